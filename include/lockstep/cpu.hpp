@@ -23,6 +23,7 @@
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/smooth_activations.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
+#include "lockstep/devices/cpu/tied_dense.hpp"
 #include "lockstep/devices/cpu/up_sampling2d.hpp"
 #include "lockstep/devices/host/kernels.hpp"
 

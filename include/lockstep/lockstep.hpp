@@ -49,6 +49,8 @@
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"
 #include "lockstep/model/sequential.hpp"
+#include "lockstep/model/shared.hpp"
+#include "lockstep/model/statement_graph.hpp"
 #include "lockstep/optimizers/optimizers.hpp"
 #include "lockstep/strategies/mirrored.hpp"
 #include "lockstep/strategies/one_device.hpp"

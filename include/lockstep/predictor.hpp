@@ -15,3 +15,5 @@
 #include "lockstep/model/repeat.hpp"
 #include "lockstep/model/residual.hpp"
 #include "lockstep/model/sequential.hpp"
+#include "lockstep/model/shared.hpp"
+#include "lockstep/model/statement_graph.hpp"

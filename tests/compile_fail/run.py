@@ -25,7 +25,7 @@ PRECOMPILED = {
     "training": ((KERNEL, "lockstep/lockstep.hpp", "lockstep/reference.hpp"),
                  r"lockstep|reference|predictor|cluster|sharded|parameter_server|strategies/m\w+|training/run_main"),
     "data": ((KERNEL, "lockstep/data/sources/tensors.hpp"), "data/sources/tensors"),
-    "network": ((KERNEL, "lockstep/model/sequential.hpp"), "model/sequential"),
+    "network": ((KERNEL, "lockstep/model/sequential.hpp"), r"model/(sequential|shared|statement_graph)"),
 }
 LINES = 10
 

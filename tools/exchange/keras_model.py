@@ -10,11 +10,12 @@ As a command, which exits with 1 after an error:
     keras_model.py save w.keras trained.safetensors
 
 Needs keras with a backend (JAX, PyTorch or TensorFlow), numpy and safetensors. Keras has no slash in a layer's name, and
-PyTorch no dot: they become ">" and "-dot-". RandomCutout, which Keras does not have, becomes Identity. Keras has no
+PyTorch no dot: they become ">" and "-dot-". A layer with tied weights gets a copy of them. RandomCutout, which Keras does not have, becomes Identity. Keras has no
 convolutions with both strides and dilation above 1.
 """
 import argparse
 import importlib.util
+import math
 import os
 import pathlib
 import sys
@@ -133,6 +134,37 @@ class SliceAxis(keras.layers.Layer):
         return {**super().get_config(), "axis": self.axis, "begin": self.begin, "end": self.end}
 
 
+@keras.saving.register_keras_serializable(package="lockstep")
+class RowPart(keras.layers.Layer):
+    """A part of a row with another shape."""
+
+    def __init__(self, target_shape, offset, **options):
+        super().__init__(**options)
+        self.target_shape, self.offset = tuple(target_shape), offset
+
+    def call(self, inputs):
+        size = math.prod(self.target_shape)
+        return keras.ops.reshape(inputs[:, self.offset:self.offset + size], (-1, *self.target_shape))
+
+    def get_config(self):
+        return {**super().get_config(), "target_shape": self.target_shape, "offset": self.offset}
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class TiedDense(keras.layers.Layer):
+    """A product with the transposed matrix of another layer, of which this layer has a copy."""
+
+    def __init__(self, shape, **options):
+        super().__init__(**options)
+        self.matrix = self.add_weight(shape=tuple(shape), name="matrix", trainable=False)
+
+    def call(self, inputs):
+        return keras.ops.matmul(inputs, keras.ops.transpose(self.matrix))
+
+    def get_config(self):
+        return {**super().get_config(), "shape": tuple(self.matrix.shape)}
+
+
 class _Blocks(keras.layers.Layer):
     """A pixel's channels are (row in the block, column in the block, channel), as in tf.nn.depth_to_space."""
 
@@ -165,7 +197,7 @@ class SpaceToDepth(_Blocks):
 
 
 # Layers of this file.
-OWN = {"RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth}
+OWN = {"RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth, "InputLayer": RowPart}
 
 
 def _output_padding(layer):
@@ -241,6 +273,8 @@ def _variables(layer):
     """The variables of a Keras layer that lockstep stores, by their names there."""
     if isinstance(layer, keras.layers.Normalization):
         return {"mean": layer.adapt_mean, "variance": layer.adapt_variance}
+    if isinstance(layer, TiedDense):
+        return {}
     found = {}
     for v in layer.weights:
         if v.name in found:
@@ -250,11 +284,20 @@ def _variables(layer):
     return found
 
 
-def _built(layer, inputs, tensors):
-    """The output of a layer, whose variables get their values. Raises ModelFileError."""
+def _built(layer, inputs, tensors, layers):
+    """The output of a layer, whose variables get their values; `layers` are those before it, and gets this one. Raises
+    ModelFileError."""
     where = f"layer '{layer['name']}'"
     try:
-        built = _layer(layer)
+        if layer["class_name"] == "TiedDense":
+            matrix = tensors[layers[layer["shared_with"]][1]["parameters"][0]["name"]]
+            built = TiedDense(matrix.shape, name=_name_in_keras(layer["name"]))
+            built.matrix.assign(matrix)
+        elif layer["shared_with"]:
+            built, layer = layers[layer["shared_with"]][0], {**layer, "parameters": None}
+        else:
+            built = _layer(layer)
+            layers[layer["name"]] = built, layer
         output = built(inputs if len(inputs) > 1 else inputs[0])
     except ModelFileError:
         raise
@@ -263,6 +306,8 @@ def _built(layer, inputs, tensors):
     shape = list(output.shape[1:])
     if shape != layer["output_shape"]:
         raise ModelFileError(f"{where} has the output shape {shape} in Keras, but {layer['output_shape']} in the file")
+    if layer["parameters"] is None:
+        return output
     variables = _variables(built)
     found = {parameter["name"].removeprefix(f"{layer['name']}/"): parameter for parameter in layer["parameters"]}
     if found.keys() != variables.keys():
@@ -278,6 +323,13 @@ def _built(layer, inputs, tensors):
     return output
 
 
+def _by_name(parts, values):
+    """The values of inputs or outputs: a dictionary, if there are several."""
+    if len(parts) == 1:
+        return values[parts[0]["layer"]]
+    return {part["name"]: values[part["layer"]] for part in parts}
+
+
 def load(architecture, weights):
     """A keras.Model with the layers of the file `architecture` (JSON) and the values of the file `weights`
     (safetensors). Raises ModelFileError if one of them is damaged, or they do not fit.
@@ -287,13 +339,17 @@ def load(architecture, weights):
     """
     described = read_architecture(architecture)
     tensors = read_weights(weights, described)
-    values = {"input": keras.Input(described["input_shape"])}
+    named = "offset" in described["inputs"][0]
+    values = {part["layer"]: keras.Input(part["shape"], name=_name_in_keras(part["name"]) if named else None)
+              for part in described["inputs"]}
+    layers = {}
     axes = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_last")
     try:
         for layer in described["layers"]:
-            values[layer["name"]] = _built(layer, [values[source] for source in layer["inputs"]], tensors)
-        return keras.Model(values["input"], values[described["output"]], name=_name_in_keras(described["name"]))
+            values[layer["name"]] = _built(layer, [values[source] for source in layer["inputs"]], tensors, layers)
+        return keras.Model(_by_name(described["inputs"], values), _by_name(described["outputs"], values),
+                           name=_name_in_keras(described["name"]))
     except ModelFileError as error:
         raise ModelFileError(f"{architecture}: {error}") from error
     except Exception as error:  # duplicate names, for example

@@ -57,14 +57,25 @@ def _check_layer(layer, path, known):
                and parameter["name"].startswith(name + "/") and _is_shape(parameter.get("shape"))
                and isinstance(parameter.get("trainable"), bool), where,
                f"{parameter!r:.60} is not a parameter with name, shape and trainable")
+    first = layer.setdefault("shared_with", "")
+    _check(isinstance(first, str) and (not first or first in known and not parameters), where,
+           "'shared_with' is not a layer that comes before, or the layer has parameters")
     names = [parameter["name"] for parameter in parameters]
     _check(len(set(names)) == len(names), where, "two parameters have the same name")
     known[name] = layer["output_shape"]
 
 
+def _check_parts(parts, what, path, known):
+    _check(isinstance(parts, list) and parts, path, f"'{what}' is not a list")
+    for part in parts:
+        _check(isinstance(part, dict) and isinstance(part.get("name"), str) and isinstance(part.get("layer"), str)
+               and known.get(part["layer"]) == part.get("shape"), path, f"{part!r:.60} of '{what}' is not a layer's value")
+
+
 def read_architecture(path):
     """The architecture as a dictionary, after all checks: "name", "input_shape", "output", and "layers", each with
-    "name", "class_name", "inputs", "input_shapes", "output_shape", "config" and "parameters".
+    "name", "class_name", "inputs", "input_shapes", "output_shape", "config", "parameters" and "shared_with"; and "inputs"
+    and "outputs", each with "name", "shape" and "layer": one, or the named ones of a graph.
     Raises ModelFileError."""
     try:
         found = json.loads(pathlib.Path(path).read_text("utf-8"))
@@ -85,6 +96,16 @@ def read_architecture(path):
         _check_layer(layer, path, known)
     _check(isinstance(found.get("output"), str) and found["output"] in known, path,
            f"'output' is {found.get('output')!r:.60}, which is not a layer")
+    for what, layer in (("inputs", "input"), ("outputs", found["output"])):
+        _check_parts(found.setdefault(what, [{"name": what[:-1], "shape": known[layer], "layer": layer}]), what, path, known)
+    # The row of several inputs is not a value of other libraries.
+    parts = {part["layer"] for part in found["inputs"]}
+    found["layers"] = [layer for layer in found["layers"] if layer["name"] not in parts]
+    wanted = {part["layer"] for part in found["outputs"]}
+    for layer in reversed(found["layers"]):
+        if layer["name"] in wanted:
+            wanted.update(layer["inputs"])
+    found["layers"] = [layer for layer in found["layers"] if layer["name"] in wanted]
     return found
 
 

@@ -13,6 +13,7 @@ safetensors. Augmentation is left out: RandomFlip and its like are the identity,
 """
 import argparse
 import contextlib
+import math
 import pathlib
 import sys
 
@@ -126,6 +127,18 @@ class Blocks(nn.Module):
             return blocks.reshape(n, height * self.size, width * self.size, -1)
         blocks = x.reshape(n, height // self.size, self.size, width // self.size, self.size, channels)
         return blocks.permute(0, 1, 3, 2, 4, 5).reshape(n, height // self.size, width // self.size, -1)
+
+
+class TiedDense(nn.Module):
+    """A product with the transposed matrix of another layer: `tensor` of lockstep's matrix."""
+
+    def __init__(self, tensor, shape):
+        super().__init__()
+        self.module, self.tensor, self.shape = [tensor.module], tensor, shape  # in a list: not a part of this module
+
+    def forward(self, x):
+        matrix = getattr(self.module[0], self.tensor.name)
+        return x @ (matrix if self.tensor.order else matrix.mT).reshape(*reversed(self.shape))
 
 
 class Normalization(nn.Module):
@@ -315,6 +328,9 @@ def _without_parameters(layer, kind, config, shape):
     if kind in ("Cropping1D", "Cropping2D"):
         before = config["cropping"][::2]
         return ChannelsFirst(nn.Identity(), crop=tuple(zip(before, layer["output_shape"])))
+    if kind == "InputLayer":
+        begin, to = config["offset"], layer["output_shape"]
+        return Function(lambda x: x[:, begin:begin + math.prod(to)].reshape(len(x), *to), f"{to} from {begin} of the row")
     if kind == "SliceAxis":
         axis, begin, end = config["axis"], config["begin"], config["end"]
         return Function(lambda x: x.narrow(axis, begin, end - begin), f"{begin}:{end} of axis {axis}")
@@ -369,8 +385,15 @@ class Model(nn.Module):
         self.described, self.layers, self.tensors, self.keys = described, nn.ModuleDict(), {}, {}
         for layer in described["layers"]:
             name, config = layer["name"], layer["config"]
+            if layer["shared_with"] and layer["class_name"] != "TiedDense":
+                self.keys[name] = self.keys[layer["shared_with"]]
+                continue
             with _place(f"layer '{name}'"):
-                built, tensors = _module(layer)
+                if layer["shared_with"]:
+                    first = next(p for p in self.tensors if p.startswith(layer["shared_with"] + "/"))
+                    built, tensors = TiedDense(*self.tensors[first]), {}
+                else:
+                    built, tensors = _module(layer)
                 activation = config.get("activation")
                 if activation == "leaky_relu":
                     built = nn.Sequential(built, nn.LeakyReLU(config["activation_negative_slope"]))
@@ -399,14 +422,17 @@ class Model(nn.Module):
         return self.layers[self.keys[layer["name"]]](*(values[name] for name in layer["inputs"]))
 
     def forward(self, x):
-        values = {"input": x}
+        inputs, outputs = self.described["inputs"], self.described["outputs"]
+        values = {part["layer"]: x[part["name"]] if len(inputs) > 1 else x for part in inputs}
         for layer in self.described["layers"]:
             values[layer["name"]] = self.layer(layer, values)
-        return values[self.described["output"]]
+        if len(outputs) == 1:
+            return values[outputs[0]["layer"]]
+        return {part["name"]: values[part["layer"]] for part in outputs}
 
     def check(self):
         """Raises ModelFileError if a layer does not have the output shape of the file."""
-        values = {"input": torch.zeros(1, *self.described["input_shape"])}
+        values = {part["layer"]: torch.zeros(1, *part["shape"]) for part in self.described["inputs"]}
         for layer in self.described["layers"]:
             with torch.no_grad(), _place(f"layer '{layer['name']}'"):
                 output = values[layer["name"]] = self.layer(layer, values)
@@ -421,6 +447,7 @@ def load(architecture, weights):
 
     >>> model = load("w.json", "w.safetensors")
     >>> model(torch.from_numpy(images))     # (examples, height, width, channels)
+    >>> model({"image": images, "words": words})["digit"]   # a graph with several inputs and outputs
     """
     described = read_architecture(architecture)
     values = read_weights(weights, described)

@@ -34,9 +34,9 @@ static_assert(philox4x32({0, 0, 0, 0}, {0, 0})[0] == 0x6627e8d5u);
 static_assert(philox4x32({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u},
                          {0xa4093822u, 0x299f31d0u})[3] == 0x24126ea1u);
 
-/// FNV-1a hash of a name ("conv2d/kernel", "shuffle"). Stable across compilers and platforms.
-constexpr std::uint64_t hash_name(std::string_view name) {
-  std::uint64_t h = 14695981039346656037u;
+/// FNV-1a hash of a name ("conv2d/kernel", "shuffle"), which may continue that of a prefix, `h`.
+/// Stable across compilers and platforms.
+constexpr std::uint64_t hash_name(std::string_view name, std::uint64_t h = 14695981039346656037u) {
   for (const char c : name) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211u;
   return h;
 }

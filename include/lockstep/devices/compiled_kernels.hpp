@@ -75,6 +75,7 @@
   LOCKSTEP_PASSES(how, D, RepeatVectorOp)                       \
   LOCKSTEP_PASSES(how, D, RescalingOp)                          \
   LOCKSTEP_PASSES(how, D, ResizingOp)                           \
+  LOCKSTEP_PASSES(how, D, RowSliceOp)                           \
   LOCKSTEP_PASSES(how, D, SeparableConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, SiLUOp)                               \
   LOCKSTEP_PASSES(how, D, SigmoidOp)                            \

@@ -11,9 +11,27 @@ namespace lockstep {
 
 /// y[n, s, u] = embeddings[x[n, s], u]. x holds integers from 0 to vocabulary - 1.
 struct EmbeddingOp {
-  static constexpr std::string_view members = "in input_dim output_dim";
+  static constexpr std::string_view members = "in input_dim output_dim ?.row ?.first";
   Shape in;  // (steps)
   int vocabulary = 1, units = 1;
+  /// In a graph with several inputs x is a longer row, so that no rounded copy of it is made: its
+  /// length, and the place of the first integer, from 1.
+  int row = 1, first = 1;
+
+  constexpr bool reads_row() const { return row > 1; }
+  constexpr std::size_t x_size() const {
+    return reads_row() ? static_cast<std::size_t>(row) : in.size();
+  }
+  /// Where the i-th integer of a batch is in x.
+  constexpr std::size_t place(std::size_t i) const {
+    return reads_row()
+               ? i / in.size() * x_size() + static_cast<std::size_t>(first - 1) + i % in.size()
+               : i;
+  }
+  /// This op for a part of a row.
+  constexpr EmbeddingOp of_row(int length, int offset) const {
+    return {in, vocabulary, units, length, offset + 1};
+  }
   constexpr Shape out() const { return shape(in[0], units); }
   constexpr std::size_t table_size() const {
     return static_cast<std::size_t>(vocabulary) * static_cast<std::size_t>(units);

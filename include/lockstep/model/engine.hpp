@@ -68,6 +68,7 @@ struct EnginePlan {
   bool output_is_input;
   std::size_t output_place, gradient_place;  ///< bytes per example
   std::size_t input_gradient_place;          ///< the same; see InputPlanOf
+  std::size_t shared_gradient;               ///< bytes into the per-step arena; see SharedGradient
   std::string (*name_step)(int);
 
   std::size_t entry_of(const PlacedStep& s) const {
@@ -80,7 +81,7 @@ struct EnginePlan {
 /// \code
 ///   weights_, state_, gradients_    flat, in the order of the plan; live as long as the engine
 ///   arena_     [value][gradient][saved] ...   bytes per example * count; grows with the batch
-///   once_      [saved_once] ...               bytes per step
+///   once_      [saved_once] ... [one dw]      bytes per step
 ///   scratch_   workspace of one kernel call   maximum over all ops
 ///   prepared_  [count 64][count 16] ...       prepared kernels of the last 8 batch sizes
 /// \endcode
@@ -205,6 +206,7 @@ constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
           .output_place = plan.output,
           .gradient_place = plan.output_gradient,
           .input_gradient_place = plan.input_gradient,
+          .shared_gradient = plan.shared.offset,
           .name_step = name_step};
 }
 
@@ -324,10 +326,16 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
     if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
     if (!s.keeps_x2) io.x2 = nullptr;
     if (!s.keeps_y) io.y = nullptr;
-    io.update = update;
+    T* const dw = io.dw;
+    if (s.adds_dw)
+      io.dw = reinterpret_cast<T*>(once_.data() + plan_->shared_gradient);
+    else if (s.completes_dw)
+      io.update = update;
     begin_layers(WorkPass::backward, i, step);
     entry.backward(entry.op, io, current_->op[e].state.get());
-    if (update && !entry.updates && s.w_count > 0) update(io.dw, s.w_count);
+    if (s.adds_dw) context_->add(dw, io.dw, s.w_count);
+    if (update && s.completes_dw && s.w_count > 0 && (s.adds_dw || !entry.updates))
+      update(dw, s.w_count);
     if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
     if (s.adds_dx2)
       context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);

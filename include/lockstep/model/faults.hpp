@@ -84,6 +84,34 @@ struct EqualNames {
       "it, such as 'decoder_1' next to two 'decoder'; rename one");
 };
 
+template <class FirstOperand, class SecondOperand>
+struct OperandsDoNotJoin {
+  static_assert(
+      always_false<FirstOperand>,
+      "lockstep::Graph: the shapes of two values that a statement merges do not fit; Concatenate "
+      "needs shapes that differ only in the last axis, Dot axes of equal extents, the other rules "
+      "equal shapes");
+};
+template <class Layer>
+struct SharedTypesDiffer {
+  static_assert(always_false<Layer>,
+                "lockstep::Shared: 'Layer' has the key of a layer of another type; layers with one "
+                "key are the same layer: write the same type, or another key");
+};
+template <class Layer, class FirstInput, class SecondInput>
+struct SharedParametersDiffer {
+  static_assert(always_false<Layer>,
+                "lockstep::Shared: 'Layer' would have parameters of other shapes for its second "
+                "input than for its first; give all calls of a shared layer inputs for which they "
+                "are equal");
+};
+template <class Input>
+struct CannotTie {
+  static_assert(
+      always_false<Input>,
+      "lockstep::TiedDense: no layer before it is Shared under this key and has as its weights one matrix with as many columns as the last axis of 'Input'; write Shared<key, Embedding<V, D>> before it, and Dense<D> if the axis differs");
+};
+
 // The leaves of a model, indexed by position; instantiated only for an error at one of them.
 template <class L>
 struct LeavesOf {
@@ -141,5 +169,22 @@ struct Verdict<Built, Body, Failure::input_differs>
                    typename ShapeAsType<Built::failure.second>::type> {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::equal_names> : EqualNames<Body> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::operands_do_not_join>
+    : OperandsDoNotJoin<typename ShapeAsType<Built::failure.first>::type,
+                        typename ShapeAsType<Built::failure.second>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::shared_types_differ>
+    : SharedTypesDiffer<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
+          typename LeavesOf<Body>::type{}))> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::shared_parameters_differ>
+    : SharedParametersDiffer<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
+                                 typename LeavesOf<Body>::type{})),
+                             typename ShapeAsType<Built::failure.first>::type,
+                             typename ShapeAsType<Built::failure.second>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::cannot_tie>
+    : CannotTie<typename ShapeAsType<Built::failure.first>::type> {};
 
 }  // namespace lockstep::detail

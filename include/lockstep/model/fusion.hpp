@@ -117,12 +117,17 @@ constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Si
 }
 
 /// Whether the weights of the steps form one contiguous range, and likewise their state, as a
-/// kernel has one pointer for each.
+/// kernel has one pointer for each. Weights with several calls are not joined to others.
 template <std::size_t Size, std::size_t Length>
 constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepId, Length>& at) {
   std::size_t w_end = 0, state_end = 0;
+  bool has_weights = false, has_shared = false;
   for (const StepId i : at) {
     const PlanStep& s = steps.step[i];
+    const bool is_shared = s.first >= 0 || s.calls > 1;
+    if (s.w_count > 0 && has_weights && (is_shared || has_shared)) return false;
+    has_weights = has_weights || s.w_count > 0;
+    has_shared = has_shared || is_shared;
     if ((s.w_count > 0 && w_end > 0 && s.w != w_end) ||
         (s.state_count > 0 && state_end > 0 && s.state != state_end))
       return false;
@@ -197,6 +202,7 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Patte
       fused.name = drawing.name;
       fused.block = drawing.block;
       fused.ordinal = drawing.ordinal;
+      fused.call = drawing.call;
     }
     for (const StepId part : chain.at) p.step[part].type = -1;
     p.step[chain.at[length - 1]] = fused;
@@ -204,20 +210,36 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Patte
   drop_joined(p);
 }
 
+/// The values that a node reads from memory of their own.
+template <std::size_t Size>
+constexpr Table<ValueId, bool, Size> values_read(const Node* node, std::size_t nodes,
+                                                 ValueId output) {
+  Table<ValueId, bool, Size> result{};
+  for (std::size_t i = 0; i < nodes; ++i) {
+    if (!node[i].reads_row) result[node[i].in0] = true;
+    if (exists(node[i].in1)) result[node[i].in1] = true;
+  }
+  result[output] = true;
+  return result;
+}
+
 /// Appends the nodes that are not views and replaces the output of each view by its input. `view`
-/// is the type index of views.
+/// is the type index of views. Parts of the network's row, of type index `part`, are left out if all
+/// that reads them reads the row itself.
 template <std::size_t Size>
 constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t nodes, int view,
-                         ValueId output) {
+                         int part, ValueId output) {
   Table<ValueId, ValueId, Size> alias{};  // the value that an output of a view stands for
+  Table<ValueId, bool, Size> is_read{};
+  if (part >= 0) is_read = values_read<Size>(node, nodes, output);
   for (std::size_t i = 0; i < nodes; ++i) {
     const Node& n = node[i];
     alias[n.out] = n.type == view ? alias[n.in0] : n.out;
-    if (n.type == view) continue;
+    if (n.type == view || (n.type == part && !is_read[n.out])) continue;
     PlanStep& s = steps.step[steps.end];
     static_cast<Node&>(s) = n;
     s.nodes[0] = i;
-    s.in0 = alias[n.in0];
+    s.in0 = n.reads_row ? ValueId::batch : alias[n.in0];
     if (exists(n.in1)) s.in1 = alias[n.in1];
     ++steps.end;
   }
@@ -232,9 +254,11 @@ constexpr auto fuse(List<Rules...>, bool wants_input = false) {
   constexpr std::size_t nodes = static_cast<std::size_t>(graph.nodes);
   FusedGraph<Ops, nodes + 1> p;
   const auto copy = [&]<class... Os>(List<Os...>) {
-    ((p.pool.template of<Os>().op = graph.pool.template of<Os>().op,
-      p.pool.template of<Os>().count = graph.pool.template of<Os>().count),
-     ...);
+    const auto copy_bin = [](auto& to, const auto& from) {
+      for (std::size_t i = 0; i < from.count; ++i) to.op[i] = from.op[i];
+      to.count = from.count;
+    };
+    (copy_bin(p.pool.template of<Os>(), graph.pool.template of<Os>()), ...);
   };
   copy(GraphOps{});
   const auto plan_type = [&]<class... Os>(int type, List<Os...>) {
@@ -243,7 +267,8 @@ constexpr auto fuse(List<Rules...>, bool wants_input = false) {
       if (i++ == type) result = t;
     return result;
   };
-  add_nodes(p, graph.node.data(), nodes, index_in<ViewOp>(GraphOps{}), graph.output);
+  add_nodes(p, graph.node.data(), nodes, index_in<ViewOp>(GraphOps{}),
+            index_in<RowSliceOp>(GraphOps{}), graph.output);
   for (StepId i{}; i < p.end; ++i) p.step[i].type = plan_type(p.step[i].type, GraphOps{});
   for (std::size_t length = PlanStep::max_fused; length > 1; --length) {
     [[maybe_unused]] const auto apply = [&]<class Rule>() {

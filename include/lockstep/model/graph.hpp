@@ -12,7 +12,10 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/row_part.hpp"
 #include "lockstep/core/type_list.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
+#include "lockstep/layers/reshaping/row_slice.hpp"
 #include "lockstep/model/index.hpp"
 #include "lockstep/model/layer_names.hpp"
 
@@ -56,6 +59,11 @@ struct Node {
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
   bool is_activation = false;         ///< the activation of the layer before, whose name it shares
   int segment = -1;                   ///< block of Recompute; -1: none
+  int first = -1;                     ///< of a further call of a layer: the node of the first one
+  int call = 0;                       ///< 0 for the first call
+  int calls = 1;                      ///< in the node of the first call: the number of all
+  bool is_tied = false;               ///< a layer of its own that uses the weights of another
+  bool reads_row = false;             ///< reads its part of the network's input row itself
   double flops = 0;                   ///< forward pass, per example
 };
 
@@ -98,7 +106,11 @@ struct Failure {
     branches_do_not_join,
     block_changes_shape,
     input_differs,
-    equal_names
+    equal_names,
+    operands_do_not_join,
+    shared_types_differ,
+    shared_parameters_differ,
+    cannot_tie
   };
   Kind kind = none;
   int position = 0;  ///< index of the layer among the leaves
@@ -110,18 +122,12 @@ struct Failure {
 /// and BlockPaths.
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
-  std::size_t blocks = 0;
+  std::size_t blocks = 0, shared = 0, outputs = 0;
   std::size_t path = 0, paths = 0;  ///< characters of the current path, and of all
   template <class L>
   constexpr ValueId add(ValueId v) {
     if constexpr (NamedBlock<L>) {
-      const std::size_t outer = path;
-      path += BlockPaths<0, 0, 0>::length_of(L::name);
-      paths += path;
-      ++blocks;
-      L::append(*this, v);
-      path = outer;
-      return v;
+      return within<L>([&] { return L::append(*this, v); });
     } else if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
@@ -135,14 +141,54 @@ struct NodeCount {
     ++nodes;
     return a;
   }
+  template <class L, class F>
+  constexpr auto within(const F& append) {
+    const std::size_t outer = path;
+    path += BlockPaths<0, 0, 0>::length_of(L::name);
+    paths += path;
+    ++blocks;
+    const auto out = append();
+    path = outer;
+    return out;
+  }
+  template <class S>
+  constexpr ValueId share(ValueId v) {
+    ++shared;
+    return add<typename S::layer>(v);
+  }
+  template <class T>
+  constexpr ValueId tie(ValueId v) {
+    ++nodes;
+    return v;
+  }
+  constexpr ValueId part(ValueId v, const RowPart&) {
+    ++nodes;
+    return v;
+  }
+  constexpr ValueId add_output(ValueId v, std::size_t) {
+    ++outputs;
+    ++nodes;
+    return v;
+  }
+  constexpr void receives(ValueId, const Shape&) {}
   constexpr void keeps_shape(ValueId, ValueId) {}
   constexpr int enter_segment() { return -1; }
   constexpr void leave_segment(int) {}
 };
 
+/// A layer or block of Shared, at its first call.
+struct SharedLayer {
+  std::string_view key;
+  std::uint64_t type = 0;  ///< type_id
+  int first = 0;           ///< its first node
+};
+
 /// The graph under construction. `add` is called once per layer, in the order that `Sequential`,
-/// `Residual`, `Parallel`, `Repeat` and `Recompute` define.
-template <class Ops, std::size_t Nodes, std::size_t Parameters, std::size_t Blocks = 0>
+/// `Residual`, `Parallel`, `Repeat`, `Recompute`, `Graph` and `Shared` define. `Calls`: calls of
+/// shared layers, each of which is a node or several. `Outputs`: at least the number of outputs, if
+/// there are several.
+template <class Ops, std::size_t Nodes, std::size_t Parameters, std::size_t Blocks = 0,
+          std::size_t Calls = 0, std::size_t Outputs = 0>
 struct Graph {
   using ops = Ops;
   std::array<Node, Nodes + 1> node{};
@@ -160,6 +206,11 @@ struct Graph {
   std::span<const std::string_view> block_paths{};  ///< of BlockPaths
   std::size_t blocks = 0;                           ///< number of named blocks entered
   std::string_view block{};                         ///< the current one
+  std::array<ValueId, Outputs + 1> parts{};         ///< the outputs, if there are several
+  std::array<SharedLayer, Calls + 1> known{};
+  int shared_layers = 0;  ///< the number of `known`
+  int repeats = -1;       ///< in a further call: the node of the first call that comes next
+  int further_calls = 0;  ///< nodes that use the weights of others
 
   template <class L>
   constexpr ValueId add(ValueId v) {
@@ -172,13 +223,7 @@ struct Graph {
         }
       }
       if constexpr (NamedBlock<L>) {
-        numbers.next(L::name);
-        const std::string_view outer = std::exchange(block, block_paths[blocks++]);
-        const std::size_t outer_names = numbers.enter();
-        const ValueId out = L::append(*this, v);
-        numbers.leave(outer_names);
-        block = outer;
-        return out;
+        return within<L>([&] { return L::append(*this, v); });
       } else {
         return L::append(*this, v);
       }
@@ -188,9 +233,15 @@ struct Graph {
         failure = {Failure::layer_rejects, position, in};
         return v;
       }
-      const auto op = L::op(in);
-      Node& n = push(op, v, ValueId::none, L::name, numbers.next(L::name));
+      auto op = L::op(in);
+      bool reads_row = false;
+      if constexpr (has_parts && requires { op.of_row(0, 0); }) reads_row = read_row(op, v);
+      Node& n = push(op, v, ValueId::none, L::name, next_ordinal(L::name));
       n.class_name = class_name<L>();
+      n.reads_row = reads_row;
+      if constexpr (Calls > 0) {
+        if (repeats >= 0) return end_call<L>(n, op, in);
+      }
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
         NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
@@ -208,14 +259,7 @@ struct Graph {
         return v;
       }
       ++position;
-      if constexpr (HasActivation<L>) {
-        using A = typename L::activation;
-        Node& a = push(A::op(op.out()), n.out, ValueId::none, L::name, n.ordinal);
-        a.class_name = class_name<A>();
-        a.is_activation = true;
-        return a.out;
-      }
-      return n.out;
+      return add_activation<L>(n, op.out());
     }
   }
 
@@ -234,9 +278,86 @@ struct Graph {
       else
         return Rule::op(x, y);
     }();
-    Node& n = push(op, a, b, Rule::name, numbers.next(Rule::name));
+    Node& n = push(op, a, b, Rule::name, next_ordinal(Rule::name));
     n.class_name = class_name<Rule>();
     return n.out;
+  }
+
+  /// Runs `append` within the named block L.
+  template <class L, class F>
+  constexpr auto within(const F& append) {
+    if constexpr (Calls > 0) {
+      if (repeats >= 0) return append();  // names are those of the first call
+    }
+    numbers.next(L::name);
+    const std::string_view outer = std::exchange(block, block_paths[blocks++]);
+    const std::size_t outer_names = numbers.enter();
+    const auto out = append();
+    numbers.leave(outer_names);
+    block = outer;
+    return out;
+  }
+
+  /// For Shared: the first call of a key adds its layers. A further one adds nodes that use the
+  /// weights, the state and the names of those of the first.
+  template <class S>
+  constexpr ValueId share(ValueId v) {
+    using L = typename S::layer;
+    if (failure.kind != Failure::none) return v;
+    for (const SharedLayer& s : std::span(known).first(static_cast<std::size_t>(shared_layers))) {
+      if (s.key != S::key) continue;
+      if (s.type != type_id<L>) {
+        failure = {Failure::shared_types_differ, position};
+        return v;
+      }
+      if (repeats >= 0) return add<L>(v);  // within a further call of the block around it
+      repeats = s.first;
+      const ValueId out = add<L>(v);
+      repeats = -1;
+      return out;
+    }
+    known[static_cast<std::size_t>(shared_layers++)] = {S::key, type_id<L>, nodes};
+    return add<L>(v);
+  }
+
+  /// For TiedDense: a node that uses the matrix of the shared layer `T::key` in its own way.
+  template <class T>
+  constexpr ValueId tie(ValueId v) {
+    if (failure.kind != Failure::none) return v;
+    for (const SharedLayer& s : std::span(known).first(static_cast<std::size_t>(shared_layers))) {
+      if (s.key != T::key || s.first >= nodes) continue;
+      const Node& matrix = node[static_cast<std::size_t>(s.first)];
+      const NamedParameter* const p = first_parameter(matrix);
+      if (p == nullptr || p->shape.size() != matrix.w_count || !T::accepts(value[v], p->shape))
+        break;
+      const int first = matrix.first < 0 ? s.first : matrix.first;
+      Node& n = push(T::op(value[v], p->shape), v, ValueId::none, T::label, next_ordinal(T::label));
+      n.class_name = class_name<T>();
+      n.is_tied = true;
+      if (n.first < 0) use_weights_of(n, first);
+      return n.out;
+    }
+    failure = {Failure::cannot_tie, position, value[v]};
+    return v;
+  }
+
+  /// For Graph: a part of the row v.
+  constexpr ValueId part(ValueId v, const RowPart& p) {
+    if (failure.kind != Failure::none) return v;
+    const RowSliceOp op{value[v], p.shape, static_cast<int>(p.offset)};
+    Node& n = push(op, v, ValueId::none, p.name, next_ordinal(p.name));
+    n.class_name = "InputLayer";
+    return n.out;
+  }
+  /// For Graph: output `index` of several, flattened. Those of the network are the last ones.
+  constexpr ValueId add_output(ValueId v, std::size_t index) {
+    parts[index] = v;
+    return value[v].rank == 1 ? v : add<Flatten>(v);
+  }
+  /// For Graph as a block: records an error unless v has the shape of its input.
+  constexpr void receives(ValueId v, const Shape& s) {
+    if (failure.kind == Failure::none && value[v] != s)
+      failure = {Failure::input_differs, position, value[v], s};
   }
 
   /// For Repeat: records an error unless the block's output has the shape of its input.
@@ -256,6 +377,72 @@ struct Graph {
   constexpr void leave_segment(int outer) { segment = outer; }
 
  private:
+  static constexpr int part_type = index_in<RowSliceOp>(Ops{});
+  static constexpr bool has_parts = part_type >= 0;
+
+  constexpr int next_ordinal(std::string_view name) {
+    if constexpr (Calls > 0) {
+      if (repeats >= 0) return 0;  // push has that of the first call
+    }
+    return numbers.next(name);
+  }
+  template <class L>
+  constexpr ValueId add_activation(const Node& n, const Shape& in) {
+    if constexpr (HasActivation<L>) {
+      using A = typename L::activation;
+      Node& a = push(A::op(in), n.out, ValueId::none, L::name, n.ordinal);
+      a.class_name = class_name<A>();
+      a.is_activation = true;
+      return a.out;
+    } else {
+      return n.out;
+    }
+  }
+  /// Lets `op` read its part of the network's input itself if v is such a part.
+  template <class TheOp>
+  constexpr bool read_row(TheOp& op, ValueId v) const {
+    if (v == ValueId::batch) return false;
+    const Node& n = node[static_cast<std::size_t>(v) - 1];
+    if (n.type != part_type || n.in0 != ValueId::batch) return false;
+    const RowSliceOp& p = pool.template of<RowSliceOp>().op[n.op];
+    op = op.of_row(static_cast<int>(p.in.size()), p.offset);
+    return true;
+  }
+  /// The first trainable parameter of a layer; null if there is none.
+  constexpr const NamedParameter* first_parameter(const Node& n) const {
+    for (int i = 0; i < parameters; ++i) {
+      const NamedParameter& p = parameter[static_cast<std::size_t>(i)];
+      if (p.trainable && is_of(p, n)) return &p;
+    }
+    return nullptr;
+  }
+  /// Ends a layer of a further call, which must have the parameters of the first.
+  template <class L, class TheOp>
+  constexpr ValueId end_call(const Node& n, const TheOp& op, const Shape& in) {
+    int i = 0;
+    while (i < parameters && !is_of(parameter[static_cast<std::size_t>(i)], n)) ++i;
+    bool same = n.w_count == weights_of(op) && n.state_count == state_of(op);
+    for (const Parameter& p : L::parameters(in))
+      if (p.present && same) same = p.shape == parameter[static_cast<std::size_t>(i++)].shape;
+    if (!same) {
+      const Node& first = node[static_cast<std::size_t>(n.first)];
+      failure = {Failure::shared_parameters_differ, position, value[first.in0], in};
+      return n.out;
+    }
+    ++position;
+    return add_activation<L>(n, op.out());
+  }
+  constexpr void use_weights_of(Node& n, int index) {
+    Node& first = node[static_cast<std::size_t>(index)];
+    n.w = first.w;
+    n.w_count = first.w_count;
+    n.state = first.state;
+    n.state_count = first.state_count;
+    n.first = index;
+    n.call = first.calls++;
+    ++further_calls;
+  }
+
   template <class TheOp>
   constexpr Node& push(const TheOp& op, ValueId in0, ValueId in1, std::string_view name,
                        int ordinal) {
@@ -274,6 +461,16 @@ struct Graph {
     value[n.out] = op.out();
     if constexpr (requires { op.flops(); }) n.flops = op.flops();
     flops += n.flops;
+    if constexpr (Calls > 0) {
+      if (repeats >= 0) {
+        const Node& twin = node[static_cast<std::size_t>(repeats)];
+        n.name = twin.name;
+        n.block = twin.block;
+        n.ordinal = twin.ordinal;
+        use_weights_of(n, twin.first < 0 ? repeats : twin.first);
+        ++repeats;
+      }
+    }
     return n;
   }
 };
@@ -310,7 +507,9 @@ struct Built {
     if constexpr (count.blocks == 0) {
       return BlockPaths<0, 0, 0>{};
     } else {
-      BlockPaths<count.blocks, count.paths, static_cast<std::size_t>(count.nodes) + count.blocks> p;
+      BlockPaths<count.blocks, count.paths, static_cast<std::size_t>(count.nodes) + count.blocks,
+                 count.shared>
+          p;
       p.template add<Body>(ValueId::batch);
       p.finish();
       return p;
@@ -319,7 +518,7 @@ struct Built {
   static constexpr std::array<std::string_view, count.blocks> block_paths = paths.views();
   static constexpr auto graph = [] {
     Graph<typename Body::ops, static_cast<std::size_t>(count.nodes),
-          static_cast<std::size_t>(count.parameters), count.blocks>
+          static_cast<std::size_t>(count.parameters), count.blocks, count.shared, count.outputs>
         g;
     g.block_paths = block_paths;
     if (paths.equal_names) g.failure.kind = Failure::equal_names;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/core/row_part.hpp"
 #include "lockstep/model/index.hpp"
 
 namespace lockstep::detail {
@@ -58,7 +59,7 @@ struct NameNumbers {
 
 /// The paths of a model's named blocks, "encoder" or "decoder_1/head", in the order in which Graph
 /// enters them. Filled by the same walk as Graph.
-template <std::size_t Blocks, std::size_t Characters, std::size_t Names>
+template <std::size_t Blocks, std::size_t Characters, std::size_t Names, std::size_t Calls = 0>
 struct BlockPaths {
   struct Range {
     std::size_t begin = 0, size = 0;
@@ -70,17 +71,13 @@ struct BlockPaths {
   Range current{};
   bool equal_names = false;
   int position = 0;
+  std::array<std::string_view, Calls + 1> shared{};  ///< keys of Shared
+  std::size_t shared_layers = 0;
 
   template <class L>
   constexpr ValueId add(ValueId v) {
     if constexpr (NamedBlock<L>) {
-      const Range outer = std::exchange(current, path_in_current(L::name));
-      range[blocks++] = current;
-      const std::size_t outer_names = numbers.enter();
-      L::append(*this, v);
-      finish();
-      numbers.leave(outer_names);
-      current = outer;
+      within<L>([&] { return L::append(*this, v); });
     } else if constexpr (Composite<L>) {
       L::append(*this, v);
     } else {
@@ -93,6 +90,36 @@ struct BlockPaths {
     numbers.next(Rule::name);
     return a;
   }
+  template <class L, class F>
+  constexpr auto within(const F& append) {
+    const Range outer = std::exchange(current, path_in_current(L::name));
+    range[blocks++] = current;
+    const std::size_t outer_names = numbers.enter();
+    const auto out = append();
+    finish();
+    numbers.leave(outer_names);
+    current = outer;
+    return out;
+  }
+  /// A further call has the names of the first.
+  template <class S>
+  constexpr ValueId share(ValueId v) {
+    for (std::size_t i = 0; i < shared_layers; ++i)
+      if (shared[i] == S::key) return v;
+    shared[shared_layers++] = S::key;
+    return add<typename S::layer>(v);
+  }
+  template <class T>
+  constexpr ValueId tie(ValueId v) {
+    numbers.next(T::label);
+    return v;
+  }
+  constexpr ValueId part(ValueId v, const RowPart& p) {
+    numbers.next(p.name);
+    return v;
+  }
+  constexpr ValueId add_output(ValueId v, std::size_t) { return v; }
+  constexpr void receives(ValueId, const Shape&) {}
   constexpr void keeps_shape(ValueId, ValueId) {}
   constexpr int enter_segment() { return -1; }
   constexpr void leave_segment(int) {}

@@ -66,6 +66,7 @@ struct PlanPasses {
   std::span<const bool> is_recomputed;   // of each step
   int end;                               // of the times
   std::span<const ArenaBuffer> buffer;   // Lifetimes::buffer: kinds of as many as memory has
+  std::size_t shared_bytes;              // of SharedGradient
 };
 
 /// Sets the times and the buffers of `plan`. `arena`: bytes per example.
@@ -97,6 +98,7 @@ MemoryPlan memory_plan(std::size_t examples) {
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
   const std::size_t arena = pack(lifetimes.buffer, times.end);
+  constexpr auto& table = PlanOf<Net, D>::plan;
   MemoryPlan result{.device = std::string(D::name),
                     .precision = std::string(D::precision),
                     .examples = examples,
@@ -106,13 +108,13 @@ MemoryPlan memory_plan(std::size_t examples) {
                     .gradient_bytes = all.gradient_bytes,
                     .state_bytes = all.state_bytes,
                     .averaged_state_bytes = all.averaged_state_bytes};
-  add_passes(result,
-             {std::span(fused.step.item).first(static_cast<std::size_t>(fused.end)),
-              graph.node.data(), needs.producer.item, sharing.memory.item,
-              sharing.gradient_overwrites_value.item, needs.kernel.item, times.back.item,
-              times.recompute_time.item, times.is_recomputed.item, times.end, lifetimes.buffer},
-             arena);
-  constexpr auto& table = PlanOf<Net, D>::plan;
+  add_passes(
+      result,
+      {std::span(fused.step.item).first(static_cast<std::size_t>(fused.end)), graph.node.data(),
+       needs.producer.item, sharing.memory.item, sharing.gradient_overwrites_value.item,
+       needs.kernel.item, times.back.item, times.recompute_time.item, times.is_recomputed.item,
+       times.end, lifetimes.buffer, table.shared.bytes},
+      arena);
   result.flops.resize(result.times.size());
   for (StepId i{}; i < table.end(); ++i) {
     const double flops = flops_of<Net>(table.step[i]) * static_cast<double>(examples);

@@ -4,33 +4,15 @@
 
 #include <array>
 #include <initializer_list>
-#include <limits>
 
 #include "lockstep/layers/merging/add.hpp"
 #include "lockstep/layers/merging/concatenate.hpp"
+#include "lockstep/model/join.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {
 
 namespace detail {
-/// The largest number of branches that a rule merges.
-template <class Rule>
-inline constexpr int most_branches = std::numeric_limits<int>::max();
-template <class Rule>
-  requires requires { Rule::most_branches; }
-inline constexpr int most_branches<Rule> = Rule::most_branches;
-
-/// The rule of all joins but the last one.
-template <class Rule>
-struct PartialOf {
-  using type = Rule;
-};
-template <class Rule>
-  requires requires { typename Rule::partial; }
-struct PartialOf<Rule> {
-  using type = typename Rule::partial;
-};
-
 template <bool IsRule, int Branches, int MostBranches>
 struct CheckParallel {
   static_assert(IsRule,
@@ -42,16 +24,6 @@ struct CheckParallel {
   static_assert(!IsRule || Branches <= MostBranches,
                 "lockstep::Parallel: there are more branches than the rule merges; Subtract merges "
                 "two, write Parallel<ls::Subtract, A, Parallel<ls::Add, B, C>>");
-};
-
-/// A one-element list of the rule's op type.
-template <class Rule>
-struct OpOfRule {
-  using type = List<>;
-};
-template <JoinRule Rule>
-struct OpOfRule<Rule> {
-  using type = List<decltype(Rule::op(Shape{}, Shape{}))>;
 };
 }  // namespace detail
 
@@ -69,10 +41,8 @@ template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;
   using children = List<Branches...>;
-  using Partial = typename detail::PartialOf<Rule>::type;
   using ops = detail::Union<typename detail::OpsOf<Branches>::type...,
-                            typename detail::OpOfRule<Rule>::type,
-                            typename detail::OpOfRule<Partial>::type>;
+                            typename detail::OpsOfRule<Rule>::type>;
   static constexpr bool layers_ok = [] {
     bool all = JoinRule<Rule> && sizeof...(Branches) >= 2 &&
                sizeof...(Branches) <= detail::most_branches<Rule>;
@@ -82,16 +52,8 @@ struct Parallel {
   }();
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
-    std::array<detail::ValueId, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
-    // A balanced tree: a chain would copy the first branches once per node.
-    for (std::size_t n = out.size(); n > 2; n = (n + 1) / 2) {
-      for (std::size_t i = 0; i < n / 2; ++i)
-        out[i] = walk.template join<Partial>(out[2 * i], out[2 * i + 1],
-                                             detail::Failure::branches_do_not_join);
-      if (n % 2 == 1) out[n / 2] = out[n - 1];
-    }
-    return walk.template join<Rule>(out[0], out[1], detail::Failure::branches_do_not_join,
-                                    static_cast<int>(out.size()));
+    const std::array<detail::ValueId, sizeof...(Branches)> out{walk.template add<Branches>(v)...};
+    return detail::join_all<Rule>(walk, out, detail::Failure::branches_do_not_join);
   }
 
   static_assert(sizeof(detail::CheckParallel<JoinRule<Rule>, sizeof...(Branches),

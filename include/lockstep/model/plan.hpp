@@ -19,6 +19,7 @@
 #include "lockstep/model/fusion.hpp"
 #include "lockstep/model/plan/buckets.hpp"
 #include "lockstep/model/plan/places.hpp"
+#include "lockstep/model/plan/shared_weights.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep::detail {
@@ -32,6 +33,7 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes per example
   std::size_t input_gradient = 0;               ///< the same, in a plan that computes it
+  SharedGradient shared{};                      ///< of weights that several steps use
   std::size_t recomputed = 0;                   ///< number of steps that Recompute runs again
   bool recompute_unsafe = false;     ///< one of them changes its state or exchanges, and does not
                                      ///< handle recomputation
@@ -106,6 +108,11 @@ constexpr auto lay_out() {
   auto p = copy_steps(fused, elements);
   add_effects(p, needs, times);
   static_cast<ArenaSize&>(p) = place_all(p.step, lifetimes);
+  if constexpr (graph.further_calls > 0) {
+    p.shared = add_shared_weights(p.step, p.end(), sizeof(typename D::real));
+    p.shared.offset = p.once;
+    p.once += round_up(p.shared.bytes);
+  }
   static_cast<Buckets<size>&>(p) = buckets_of(fused, graph.weights);
   static_cast<AveragedState<size>&>(p) = averaged_state_of(fused, needs);
   p.output_is_input = fused.output == ValueId::batch;

@@ -24,6 +24,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/shape.hpp"
+#include "lockstep/training/export/architecture.hpp"
 
 namespace lockstep::detail {
 
@@ -68,6 +69,11 @@ class OnnxValue {
 /// A graph under construction.
 class OnnxBuilder {
  public:
+  /// `reserved`: names of inputs and outputs.
+  [[gnu::cold]] explicit OnnxBuilder(const std::vector<std::string>& reserved) {
+    for (const std::string& name : reserved) names_[name] = 1;
+  }
+
   /// The name of `value` in the form `layout`; adds a Transpose if it does not have it yet.
   LOCKSTEP_COLD_DECL std::string use(OnnxValue& value, Channels layout);
 
@@ -80,7 +86,8 @@ class OnnxBuilder {
                                     const std::vector<std::string>& inputs,
                                     std::initializer_list<OnnxAttribute> attributes = {});
 
-  /// Adds a constant. \returns its name: `name`, or with a number if that is taken.
+  /// Adds a constant. \returns its name: `name`, or with a number if that is taken. A constant of
+  /// equal name and values is added once, so that calls of a shared layer have one.
   LOCKSTEP_COLD_DECL std::string constant(const std::string& name,
                                           std::span<const std::int64_t> extents,
                                           std::span<const float> values);
@@ -90,14 +97,16 @@ class OnnxBuilder {
   LOCKSTEP_COLD_DECL std::string constant(const std::string& name, float value);
 
   /// The finished model as bytes. \throws UsageError above 2 GiB, the limit of the format.
-  LOCKSTEP_COLD_DECL std::string model(std::string_view name, const Shape& input,
-                                       const Shape& output) const;
+  LOCKSTEP_COLD_DECL std::string model(std::string_view name,
+                                       std::span<const ArchitecturePart> inputs,
+                                       std::span<const ArchitecturePart> outputs) const;
 
  private:
   LOCKSTEP_COLD_DECL std::string unique(std::string name);
 
   std::string nodes_, initializers_;  ///< fields of a GraphProto
-  std::map<std::string, int, std::less<>> names_{{"input", 1}, {"output", 1}};
+  std::map<std::string, int, std::less<>> names_;
+  std::map<std::string, std::string> constants_;  ///< given names, by name, extents and values
 };
 
 }  // namespace lockstep::detail

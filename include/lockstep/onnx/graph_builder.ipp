@@ -9,6 +9,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/format_text.hpp"
+#include "lockstep/core/rng.hpp"
 #include "lockstep/core/version.hpp"
 
 namespace lockstep::detail {
@@ -150,7 +151,13 @@ void OnnxBuilder::add_named(std::string_view op, const std::string& output,
 
 std::string OnnxBuilder::constant(const std::string& name, std::span<const std::int64_t> extents,
                                   std::span<const float> values) {
-  const std::string given = unique(name);
+  std::string key = name;
+  for (const std::int64_t extent : extents) key += format_text(" {}", extent);
+  const auto bytes = std::as_bytes(values);
+  key += format_text(" {}", hash_name({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  std::string& given = constants_[key];
+  if (!given.empty()) return given;
+  given = unique(name);
   protozero::pbf_writer(initializers_)
       .add_message(GraphField::initializer,
                    constant_message(given, OnnxType::float32, extents, std::as_bytes(values)));
@@ -176,16 +183,18 @@ void refuse_onnx_size(std::size_t bytes) {
       bytes);
 }
 
-std::string OnnxBuilder::model(std::string_view name, const Shape& input,
-                               const Shape& output) const {
+std::string OnnxBuilder::model(std::string_view name, std::span<const ArchitecturePart> inputs,
+                               std::span<const ArchitecturePart> outputs) const {
   if (const std::size_t bytes = nodes_.size() + initializers_.size(); bytes > most_onnx_bytes)
     refuse_onnx_size(bytes);
   std::string graph = nodes_;
   protozero::pbf_writer to_graph(graph);
   add_text(to_graph, GraphField::name, name);
   graph += initializers_;
-  to_graph.add_message(GraphField::input, value_message("input", input));
-  to_graph.add_message(GraphField::output, value_message("output", output));
+  for (const ArchitecturePart& p : inputs)
+    to_graph.add_message(GraphField::input, value_message(p.name, p.shape));
+  for (const ArchitecturePart& p : outputs)
+    to_graph.add_message(GraphField::output, value_message(p.name, p.shape));
 
   std::string model;
   protozero::pbf_writer to(model);

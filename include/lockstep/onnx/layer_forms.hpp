@@ -18,9 +18,10 @@ namespace lockstep::detail {
 using ParameterValues = FunctionRef<std::vector<float>(const std::string& name)>;
 
 /// Adds the nodes of one layer, and of its activation. \returns its output, which is the input of a
-/// layer that does nothing at inference. \throws UsageError.
+/// layer that does nothing at inference. `first` is the layer whose parameters it uses, mostly itself.
+/// \throws UsageError.
 LOCKSTEP_COLD_DECL std::shared_ptr<OnnxValue> add_layer(
-    OnnxBuilder& graph, const LayerNode& layer,
+    OnnxBuilder& graph, const LayerNode& layer, const LayerNode& first,
     const std::vector<std::shared_ptr<OnnxValue>>& inputs, ParameterValues values);
 
 }  // namespace lockstep::detail

@@ -57,9 +57,10 @@ class LayerForm {
   using Value = std::shared_ptr<OnnxValue>;
   using Numbers = std::vector<std::int64_t>;
 
-  [[gnu::cold]] LayerForm(OnnxBuilder& graph, const LayerNode& layer,
+  /// `first` has the parameters.
+  [[gnu::cold]] LayerForm(OnnxBuilder& graph, const LayerNode& layer, const LayerNode& first,
                           const std::vector<Value>& inputs, ParameterValues values)
-      : graph_(graph), layer_(layer), inputs_(inputs), values_(values) {}
+      : graph_(graph), layer_(layer), first_(first), inputs_(inputs), values_(values) {}
 
   [[gnu::cold]] Value add() {
     Value y = add_class();
@@ -108,6 +109,8 @@ class LayerForm {
     if (c == "Normalization") return normalization();
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
+    if (c == "TiedDense") return tied_dense();
+    if (c == "InputLayer") return row_part();
     if (c == "PReLU") return prelu();
     if (c == "Flatten" || c == "Reshape") return reshape();
     if (c == "UpSampling1D" || c == "UpSampling2D") return up_sampling();
@@ -149,8 +152,8 @@ class LayerForm {
   }
   /// A parameter; empty if an option such as use_bias(false) omits it.
   [[gnu::cold]] Weights weights(std::string_view name) const {
-    const std::string whole = layer_.name + "/" + std::string(name);
-    for (const LayerParameter& p : layer_.parameters)
+    const std::string whole = first_.name + "/" + std::string(name);
+    for (const LayerParameter& p : first_.parameters)
       if (p.name == whole)
         return {Numbers(p.shape.extent.begin(), p.shape.extent.begin() + p.shape.rank),
                 values_(whole)};
@@ -167,7 +170,7 @@ class LayerForm {
     return w;
   }
   [[gnu::cold]] std::string constant(std::string_view name, const Weights& w) {
-    return graph_.constant(layer_.name + "/" + std::string(name), w.extents, w.values);
+    return graph_.constant(first_.name + "/" + std::string(name), w.extents, w.values);
   }
 
   // Values.
@@ -388,6 +391,23 @@ class LayerForm {
                       {{"axis", std::int64_t{0}}}),
                  Channels::last);
   }
+  [[gnu::cold]] Value tied_dense() {
+    const std::string name = first_.parameters.front().name.substr(first_.name.size() + 1);
+    const std::string matrix =
+        node("Transpose", {constant(name, required(name))}, {{"perm", Numbers{1, 0}}});
+    return value(node("MatMul", {in(Channels::last), matrix}), Channels::last);
+  }
+  /// A part of a row within the model.
+  [[gnu::cold]] Value row_part() {
+    const std::int64_t begin = whole("offset");
+    const Shape& to = layer_.output_shape;
+    const std::string x = node(
+        "Slice", {in(Channels::last), list("begin", {begin}),
+                  list("end", {begin + static_cast<std::int64_t>(to.size())}), list("axis", {1})});
+    Numbers extents{0};
+    extents.insert(extents.end(), to.extent.begin(), to.extent.begin() + to.rank);
+    return value(node("Reshape", {x, list("shape", extents)}), Channels::last);
+  }
   [[gnu::cold]] Value prelu() {
     const Channels layout = inputs_[0]->channels();
     Weights alpha = required("alpha");
@@ -583,15 +603,16 @@ class LayerForm {
   }
 
   OnnxBuilder& graph_;
-  const LayerNode& layer_;
+  const LayerNode &layer_, &first_;
   const std::vector<Value>& inputs_;
   ParameterValues values_;
 };
 
 std::shared_ptr<OnnxValue> add_layer(OnnxBuilder& graph, const LayerNode& layer,
+                                     const LayerNode& first,
                                      const std::vector<std::shared_ptr<OnnxValue>>& inputs,
                                      ParameterValues values) {
-  return LayerForm(graph, layer, inputs, values).add();
+  return LayerForm(graph, layer, first, inputs, values).add();
 }
 
 }  // namespace lockstep::detail

@@ -32,7 +32,8 @@ struct ParameterInfo {
 
 namespace detail {
 
-/// Name of the layer that produces a value; "input" for the model's input.
+/// Name of the layer that produces a value, "dense", with the number of a further call, "dense[1]";
+/// "input" for the model's input.
 LOCKSTEP_COLD_DECL std::string value_name(std::span<const Node> nodes, ValueId value);
 
 /// Keras' name of a parameter: "conv2d_1/kernel", "decoder/conv2d_1/kernel".

@@ -25,7 +25,7 @@
 #define LOCKSTEP_PASSES(how, D, ...) __VA_ARGS__,
 #define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
 namespace lockstep {
-using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) void>;
+using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) TiedDenseOp, void>;
 using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) void>;
 }  // namespace lockstep
 

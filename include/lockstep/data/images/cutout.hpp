@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/core/drawn_span.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers/drawn_span.hpp"
 #include "lockstep/core/rng.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/data/images/image_map.hpp"

@@ -75,7 +75,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     if (static_cast<double>(op.vocabulary) > std::ldexp(1.0, digits))
       detail::throw_vocabulary_too_large(op.vocabulary, digits);
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      const T index = index_at(io, i);
+      const T index = index_at(op, io, i);
       if (!detail::is_finite(index) || !(index >= 0 && index < static_cast<T>(op.vocabulary)) ||
           static_cast<T>(static_cast<int>(index)) != index)
         detail::throw_index_out_of_range(static_cast<double>(index), op.vocabulary);
@@ -87,7 +87,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   /// Sums the terms of each table row in double, row by row: a frequent token has millions.
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
+    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.x_size(), A(0));
     const std::size_t rows = std::min(static_cast<std::size_t>(op.vocabulary), io.step.table_rows);
     sort(op, io, rows, sorted);
     for (std::size_t r = 0, begin = 0; r < rows; ++r) {
@@ -114,14 +114,15 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     const std::size_t n = io.step.count * op.in.size();
     std::size_t* const next = sorted.ends.get();
     std::fill_n(next, rows + 1, std::size_t{0});
-    for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(index_at(io, i)) + 1];
+    for (std::size_t i = 0; i < n; ++i) ++next[static_cast<std::size_t>(index_at(op, io, i)) + 1];
     for (std::size_t r = 1; r <= rows; ++r) next[r] += next[r - 1];
     for (std::size_t i = 0; i < n; ++i)
-      sorted.positions[next[static_cast<std::size_t>(index_at(io, i))]++] = i;
+      sorted.positions[next[static_cast<std::size_t>(index_at(op, io, i))]++] = i;
   }
   /// Reads from the batch, if that is the input: io.x may be its copy rounded to 16 bits.
-  static T index_at(const Io<D>& io, std::size_t i) {
-    return io.batch != nullptr ? io.batch[i] : T(io.x[i]);
+  static T index_at(const EmbeddingOp& op, const Io<D>& io, std::size_t i) {
+    const std::size_t at = op.place(i);
+    return io.batch != nullptr ? io.batch[at] : T(io.x[at]);
   }
   template <class P>
   static P* row(P* table, T index, std::size_t units) {

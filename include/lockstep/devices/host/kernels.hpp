@@ -28,4 +28,5 @@
 #include "lockstep/devices/host/rearrangement.hpp"
 #include "lockstep/devices/host/spatial_dropout2d.hpp"
 #include "lockstep/devices/host/state_mean.hpp"
+#include "lockstep/devices/host/tied_dense.hpp"
 #include "lockstep/devices/host/up_sampling2d.hpp"

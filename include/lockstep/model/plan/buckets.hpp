@@ -37,7 +37,8 @@ struct Buckets {
   std::size_t buckets = 0;
 };
 
-/// Cuts the `weights` gradients of the steps into buckets.
+/// Cuts the `weights` gradients of the steps into buckets. A layer with several calls has the
+/// weights of its first one, whose backward is the last.
 template <std::size_t Size>
 constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weights) {
   // A fused step may stand after steps with higher weights. The final part of the gradients
@@ -67,6 +68,13 @@ struct AveragedState {
   std::array<StateRange, Size> averaged{};
   std::size_t averages = 0;
   std::size_t averaged_size = 0;  ///< elements in all ranges
+
+  /// Whether a range has this element, as after the first of several calls of a layer.
+  constexpr bool has(std::size_t element) const {
+    for (std::size_t i = 0; i < averages; ++i)
+      if (element >= averaged[i].begin && element < averaged[i].end) return true;
+    return false;
+  }
 };
 
 template <std::size_t Size>
@@ -76,7 +84,7 @@ constexpr AveragedState<Size> averaged_state_of(const StepList<Size>& steps,
   for (StepId i{}; i < steps.end; ++i) {
     const PlanStep& s = steps.step[i];
     const KernelNeeds& k = needs.kernel[i];
-    if (!k.updates_state || k.exchanges || s.state_count == 0) continue;
+    if (!k.updates_state || k.exchanges || s.state_count == 0 || result.has(s.state)) continue;
     if (result.averages == 0 || result.averaged[result.averages - 1].end != s.state)
       result.averaged[result.averages++].begin = s.state;
     result.averaged[result.averages - 1].end = s.state + s.state_count;

@@ -33,6 +33,8 @@ struct PlacedStep : PlanStep {
   bool reads_input = false, reads_input2 = false;  ///< whether x, x2 is the batch
   bool wants_dx = false, wants_dx2 = false;        ///< whether a weight precedes x, x2
   bool adds_dx = false, adds_dx2 = false;
+  bool adds_dw = false;      ///< whether backward of another step has written gradients of w
+  bool completes_dw = true;  ///< whether no later backward adds to them
   /// Requirements of the kernel. Operands that it did not request are null in its calls.
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
   std::uint64_t key = 0;  ///< hash of the layer's name
@@ -56,6 +58,7 @@ constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.reads_input2 = s.in1 == ValueId::batch;
   s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
   if (!s.block.empty()) s.key = mix(hash_name(s.block), s.key);
+  if (s.call > 0) s.key = mix(s.key, static_cast<std::uint64_t>(s.call));
 }
 
 /// Sets the offsets of step i from the packed arena.

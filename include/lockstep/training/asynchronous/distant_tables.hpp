@@ -58,11 +58,19 @@ constexpr auto weights_outside_tables() {
 template <class Net>
 constexpr bool reads_by_tables() {
   std::size_t embeddings = 0;
+  std::array<bool, static_cast<std::size_t>(Net::graph.nodes) + 1> is_input{true};
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
+    const auto reads = [&](ValueId v) {
+      return exists(v) && is_input[static_cast<std::size_t>(v)];
+    };
     const bool is_embedding = node.class_name == "Embedding";
-    if (is_embedding) ++embeddings;
-    if (!is_embedding && (node.in0 == ValueId::batch || node.in1 == ValueId::batch)) return false;
+    if (is_embedding)
+      ++embeddings;
+    else if (node.class_name == "InputLayer" && node.in0 == ValueId::batch)
+      is_input[static_cast<std::size_t>(node.out)] = true;
+    else if (reads(node.in0) || reads(node.in1))
+      return false;
   }
   return embeddings > 0 && embeddings == row_tables<Net>().count;
 }

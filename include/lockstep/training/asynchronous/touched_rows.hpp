@@ -29,14 +29,22 @@ struct RowTables {
   constexpr std::span<const RowTable> all() const { return {table.data(), count}; }
 };
 
+/// Whether a node reads the network's input, as a whole or its part of the row.
+constexpr bool reads_network_input(const Node& n) {
+  return n.in0 == ValueId::batch || n.in1 == ValueId::batch || n.reads_row;
+}
+
 /// The tables of a network whose rows are chosen by the network's input, in ascending order. One with a
-/// penalty is left out, since that touches all rows.
+/// penalty is left out, since that touches all rows, and so is one with several calls or that another
+/// layer uses (TiedDense).
 template <class Net>
 constexpr auto row_tables() {
   RowTables<static_cast<std::size_t>(Net::graph.nodes) + 1> found;
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
-    if (node.class_name != "Embedding" || node.in0 != ValueId::batch) continue;
+    if (node.class_name != "Embedding" || !reads_network_input(node) || node.calls > 1 ||
+        node.first >= 0)
+      continue;
     for (int k = 0; k < Net::graph.parameters; ++k) {
       const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(k)];
       if (p.trainable && is_of(p, node) && !p.penalty)

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/row_part.hpp"
 #include "lockstep/core/shape.hpp"
 #include "lockstep/training/export/op_values.hpp"
 
@@ -34,18 +37,28 @@ struct LayerParameter {
 
 /// One layer. Shapes are those of one example. An activation that was given as an option is part of
 /// its layer: the option "activation" is then Keras' name of it ("relu") or, for one that Keras
-/// does not have, its class; an option of its own follows as "activation_negative_slope".
+/// does not have, its class; an option of its own follows as "activation_negative_slope". A further
+/// call of a shared layer is a node without parameters, and so is a layer with tied weights.
 struct LayerNode {
-  std::string name;                 ///< unique: "conv2d_1"
+  std::string name;                 ///< unique: "conv2d_1", "dense[1]" for a second call of "dense"
   std::string class_name;           ///< in Keras: "Conv2D"; of a custom layer its own
   std::vector<std::string> inputs;  ///< names of layers, or "input"
   std::vector<Shape> input_shapes;
   Shape output_shape;
   std::vector<LayerOption> options;
   std::vector<LayerParameter> parameters;
+  std::string shared_with{};  ///< the layer whose parameters it uses; empty: its own
 
   /// The option of this name, or null.
   LOCKSTEP_COLD_DECL const LayerOption::Value* option(std::string_view wanted) const;
+};
+
+/// A named input or output of a Graph.
+struct ArchitecturePart {
+  std::string name;
+  Shape shape;
+  std::size_t offset = 0;  ///< elements from the start of the row
+  std::string layer;       ///< the layer that has the value, or "input"
 };
 
 /// The layers of a model in the order of the forward pass.
@@ -58,6 +71,7 @@ struct Architecture {
   Shape input_shape;
   std::vector<LayerNode> layers;
   std::string output;  ///< the layer whose output is the model's, or "input"
+  std::vector<ArchitecturePart> inputs{}, outputs{};  ///< of a Graph, otherwise empty
 };
 
 /// The architecture as JSON, with the versions of the format and of the library. The format is
@@ -84,6 +98,11 @@ inline constexpr std::array<ActivationName, 11> activation_names{{{"ELU", "elu"}
 
 LOCKSTEP_COLD_DECL Architecture architecture_of(const DescribedGraph& graph, std::string_view name);
 
+/// Adds the inputs and outputs of a Graph. `values`: those of the outputs.
+LOCKSTEP_COLD_DECL void add_parts(Architecture& to, const DescribedGraph& graph,
+                                  std::span<const RowPart> inputs, std::span<const RowPart> outputs,
+                                  std::span<const ValueId> values);
+
 /// Writes to_json(architecture), atomically. \throws FileError.
 LOCKSTEP_COLD_DECL void write_architecture(const std::string& path,
                                            const Architecture& architecture);
@@ -96,7 +115,11 @@ LOCKSTEP_COLD_DECL void write_architecture(const std::string& path,
 /// \endcode
 template <class Net>
 Architecture architecture() {
-  return detail::architecture_of(detail::described_graph<Net>(), detail::class_name<Net>());
+  const detail::DescribedGraph graph = detail::described_graph<Net>();
+  Architecture result = detail::architecture_of(graph, detail::class_name<Net>());
+  if constexpr (requires { Net::inputs; })
+    detail::add_parts(result, graph, Net::inputs, Net::outputs, Net::graph.parts);
+  return result;
 }
 
 }  // namespace lockstep

@@ -140,6 +140,7 @@ class OptionList {
 [[gnu::cold]] inline std::string keras_class(const Node& node, const OpValue& op,
                                              const Shape& out) {
   if (op.layer.empty()) return std::string(node.class_name);
+  if (op.layer == "RowSlice") return "InputLayer";
   if (op.layer == "View") {
     if (node.class_name == "Reshape" || out.rank != 1) return "Reshape";
     return "Flatten";
@@ -176,7 +177,9 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
       continue;
     }
     LayerNode& layer = result.layers.emplace_back();
-    layer.name = layer_name(n);
+    layer.name = value_name(graph.nodes, n.out);
+    if (n.first >= 0)
+      layer.shared_with = layer_name(graph.nodes[static_cast<std::size_t>(n.first)]);
     layer.output_shape = graph.shape(n.out);
     const OpValue op = graph.op(n);
     layer.class_name = keras_class(n, op, layer.output_shape);
@@ -187,13 +190,24 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
     }
     if (layer.class_name != "Flatten") OptionList(layer.options).add(op);
     if (has_axis(layer.class_name)) layer.options.push_back({"axis", std::int64_t{-1}});
-    for (; parameter != graph.parameters.end(); ++parameter) {
+    for (; parameter != graph.parameters.end() && n.first < 0; ++parameter) {
       if (!is_of(*parameter, n)) break;
       layer.parameters.push_back(
           {parameter_name(*parameter), parameter->shape, parameter->trainable});
     }
   }
   return result;
+}
+
+void add_parts(Architecture& to, const DescribedGraph& graph, std::span<const RowPart> inputs,
+               std::span<const RowPart> outputs, std::span<const ValueId> values) {
+  for (const RowPart& p : inputs) {
+    const std::string name(p.name);
+    to.inputs.push_back({name, p.shape, p.offset, inputs.size() > 1 ? name : "input"});
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    to.outputs.push_back({std::string(outputs[i].name), outputs[i].shape, outputs[i].offset,
+                          outputs.size() > 1 ? value_name(graph.nodes, values[i]) : to.output});
 }
 
 /// Values as the text of a JSON array.
@@ -240,10 +254,25 @@ template <class Values, class ToText>
       "    {{\"name\": {}, \"class_name\": {},\n"
       "      \"inputs\": {}, \"input_shapes\": {}, \"output_shape\": {},\n"
       "      \"config\": {{{}}},\n"
-      "      \"parameters\": [{}]}}",
+      "      \"parameters\": [{}]{}}}",
       json_string(layer.name), json_string(layer.class_name), json_array(layer.inputs, json_string),
       json_array(layer.input_shapes, json_shape), json_shape(layer.output_shape), options,
-      parameters);
+      parameters,
+      layer.shared_with.empty()
+          ? ""
+          : format_text(", \"shared_with\": {}", json_string(layer.shared_with)));
+}
+
+/// The inputs or outputs of a Graph as a member of the JSON object; empty if there are none.
+[[gnu::cold]] inline std::string json_parts(const char* name,
+                                            const std::vector<ArchitecturePart>& parts) {
+  if (parts.empty()) return "";
+  return format_text("  \"{}\": {},\n", name, json_array(parts, [](const ArchitecturePart& p) {
+                       return format_text(
+                           R"({{"name": {}, "shape": {}, "offset": {}, "layer": {}}})",
+                           json_string(p.name), json_shape(p.shape), p.offset,
+                           json_string(p.layer));
+                     }));
 }
 
 }  // namespace detail
@@ -255,10 +284,11 @@ std::string to_json(const Architecture& architecture) {
   return format_text(
       "{{\n  \"format\": \"lockstep.architecture\",\n  \"format_version\": 1,\n"
       "  \"library_version\": {},\n  \"name\": {},\n  \"input_shape\": {},\n  \"output\": {},\n"
-      "  \"layers\": [{}\n  ]\n}}\n",
+      "{}{}  \"layers\": [{}\n  ]\n}}\n",
       detail::json_string(LOCKSTEP_VERSION), detail::json_string(architecture.name),
       detail::json_shape(architecture.input_shape), detail::json_string(architecture.output),
-      layers);
+      detail::json_parts("inputs", architecture.inputs),
+      detail::json_parts("outputs", architecture.outputs), layers);
 }
 
 void detail::write_architecture(const std::string& path, const Architecture& architecture) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -79,22 +80,32 @@ inline bool has_branches(std::span<const Node> nodes) {
   return false;
 }
 
+/// Whether the table has the node in the row of the layer's first call.
+inline bool is_further_call(const Node& n) { return n.call > 0 && !n.is_tied; }
+
 std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(model.nodes);
   if (branches) header.push_back("Connected to");
   TextTable table(std::move(header), 3, 3);
   for (const Node& n : model.nodes) {
-    if (n.is_activation) continue;
+    if (n.is_activation || is_further_call(n)) continue;
     std::size_t parameters = 0;
     for (const NamedParameter& p : model.parameters)
       if (is_of(p, n)) parameters += p.shape.size();
+    double flops = 0;
+    std::string inputs;
+    for (const Node& call : model.nodes)
+      if (&call == &n ||
+          (is_further_call(call) && &model.nodes[static_cast<std::size_t>(call.first)] == &n)) {
+        flops += call.flops;
+        for (const ValueId in : {call.in0, call.in1})
+          if (exists(in)) add_item(inputs, ", ", value_name(model.nodes, in));
+      }
     TextTable::Row row{layer_name(n) + " (" + std::string(n.class_name) + ")",
                        to_string(model.values[static_cast<std::size_t>(n.out)], "None"),
-                       n.flops > 0 ? readable_flops(n.flops) : "0", format_count(parameters)};
-    if (branches)
-      row.push_back(value_name(model.nodes, n.in0) +
-                    (!exists(n.in1) ? "" : ", " + value_name(model.nodes, n.in1)));
+                       flops > 0 ? readable_flops(flops) : "0", format_count(parameters)};
+    if (branches) row.push_back(inputs);
     table.add(std::move(row));
   }
   const auto count = [&](const char* what, std::size_t n) {

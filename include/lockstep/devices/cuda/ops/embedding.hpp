@@ -63,6 +63,9 @@ class EmbeddingErrorFlag {
 inline constexpr char embedding_text[] = R"cuda(
 // `batch`: x before rounding, or null.
 __device__ inline float number_at(const A* x, const float* batch, i64 i) {
+#ifdef ROW  // the integers are a part of each row
+  i = i / STEPS * ROW + OFFSET + i % STEPS;
+#endif
   return batch ? batch[i] : get(x[i]);
 }
 // Written so that NaN fails.
@@ -179,8 +182,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
 
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
     if (io.dx != nullptr)
-      io.device.clear(reinterpret_cast<std::byte*>(io.dx),
-                      io.step.count * op.in.size() * sizeof(A));
+      io.device.clear(reinterpret_cast<std::byte*>(io.dx), io.step.count * op.x_size() * sizeof(A));
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) {
       io.device.clear(reinterpret_cast<std::byte*>(io.dw), p.table * sizeof(T));
@@ -207,10 +209,17 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   template <class... Ts>
   static void launch(const EmbeddingOp& op, const Io<D>& io, const char* entry,
                      const detail::cuda::Grid& grid, const Ts&... arguments) {
-    const auto defines = detail::cuda::with_activation<Precision>(
-        std::array{detail::cuda::Define("VOCABULARY", op.vocabulary),
-                   detail::cuda::Define("UNITS", op.units)});
-    io.device.launch(io.device.kernel(source, entry, defines), grid, arguments...);
+    using detail::cuda::Define;
+    const Define vocabulary("VOCABULARY", op.vocabulary), units("UNITS", op.units);
+    const auto run = [&](const auto& given) {
+      const auto defines = detail::cuda::with_activation<Precision>(given);
+      io.device.launch(io.device.kernel(source, entry, defines), grid, arguments...);
+    };
+    if (op.reads_row())
+      run(std::array{vocabulary, units, Define("ROW", op.row), Define("OFFSET", op.first - 1),
+                     Define("STEPS", op.in[0])});
+    else
+      run(std::array{vocabulary, units});
   }
 };
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
-#include "lockstep/core/drawn_span.hpp"
+#include "lockstep/core/numbers/drawn_span.hpp"
 #include "lockstep/devices/host/images/image_sampling.hpp"
 #include "lockstep/layers/preprocessing/random_cutout.hpp"
 

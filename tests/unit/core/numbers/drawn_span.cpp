@@ -1,4 +1,4 @@
-#include "lockstep/core/drawn_span.hpp"
+#include "lockstep/core/numbers/drawn_span.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

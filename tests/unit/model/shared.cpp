@@ -1,0 +1,258 @@
+#include "lockstep/model/shared.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/cpu.hpp"
+#include "lockstep/model/recompute.hpp"
+#include "lockstep/model/statement_graph.hpp"
+#include "lockstep/training/parameters.hpp"
+#include "lockstep/training/report/summary.hpp"
+#include "support/bfloat16.hpp"
+#include "unit/model/toy_device.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using Oracle = ls::Reference<double>;
+
+template <class Net>
+void gradients_are_right(toy::Machine<Net, Oracle>& machine) {
+  const auto gradients = machine.gradients();
+  CHECK(testing::relative_error(gradients, machine.numeric_gradients()) < 1e-7);
+}
+
+// --8<-- [start:pair]
+struct Tower : ls::Sequential<ls::Dense<4, ls::tanh>, ls::Dense<3>> {};
+
+struct Pair : ls::Graph<ls::In<"left", 5>, ls::In<"right", 5>,
+                        ls::Let<"a", ls::From<"left">, ls::Shared<"tower", Tower>>,
+                        ls::Let<"b", ls::From<"right">, ls::Shared<"tower", Tower>>,
+                        ls::Let<"h", ls::From<"a", "b">, ls::Concatenate, ls::Dense<3>>,
+                        ls::Out<"y", ls::From<"h", "b">, ls::Multiply>> {};
+// --8<-- [end:pair]
+struct Apart
+    : ls::Graph<ls::In<"left", 5>, ls::In<"right", 5>, ls::Let<"a", ls::From<"left">, Tower>,
+                ls::Let<"b", ls::From<"right">, Tower>,
+                ls::Let<"h", ls::From<"a", "b">, ls::Concatenate, ls::Dense<3>>,
+                ls::Out<"y", ls::From<"h", "b">, ls::Multiply>> {};
+constexpr std::size_t tower = 5 * 4 + 4 + 4 * 3 + 3;
+
+/// The weights and gradients of Apart whose towers have the weights of Pair's.
+template <class T>
+std::vector<T> twice(const std::vector<T>& w) {
+  std::vector<T> result(w.begin(), w.begin() + tower);
+  result.insert(result.end(), w.begin(), w.end());
+  return result;
+}
+template <class T>
+std::vector<T> added(const std::vector<T>& g) {
+  std::vector<T> result(g.begin() + tower, g.end());
+  for (std::size_t i = 0; i < tower; ++i) result[i] += g[i];
+  return result;
+}
+
+/// Words are indices of a table that the last product uses again.
+// --8<-- [start:words]
+struct Words : ls::Sequential<ls::Input<3>, ls::Shared<"tokens", ls::Embedding<6, 4>>,
+                              ls::Dense<4, ls::tanh>, ls::TiedDense<"tokens">> {};
+// --8<-- [end:words]
+
+/// Each weight is updated once, when its gradient is final and nothing reads it again.
+template <class Net, class D>
+void updates_once(toy::Machine<Net, D>& machine) {
+  using T = typename D::real;
+  const std::vector<T> expected = machine.gradients();
+  std::vector<T> seen(expected.size(), T(0));
+  T* const all = machine.engine.gradients().data();
+  const auto update = [&](T* dw, std::size_t count) {
+    const auto first = static_cast<std::size_t>(dw - all);
+    REQUIRE(first + count <= seen.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      CHECK(seen[first + i] == 0);
+      seen[first + i] = dw[i];
+      machine.engine.weights().data()[first + i] = std::numeric_limits<T>::quiet_NaN();
+    }
+  };
+  machine.gradients([](const auto&) {}, ls::UpdateRef<T>(update));
+  CHECK(seen == expected);
+}
+
+}  // namespace
+
+TEST_CASE("a layer with two calls has one set of weights and the sum of both gradients") {
+  STATIC_REQUIRE(Pair::trainable_count == tower + 6 * 3 + 3);
+  STATIC_REQUIRE(Apart::trainable_count == Pair::trainable_count + tower);
+  toy::Machine<Pair, Oracle> pair(3);
+  toy::Machine<Apart, Oracle> apart(3);
+  apart.weights = twice(pair.weights);
+  apart.engine.weights().upload(apart.weights.data());
+  apart.x = pair.x;
+  apart.c = pair.c;
+  CHECK(pair.forward() == apart.forward());
+  // The engine adds the two sums, as added() does.
+  CHECK(pair.gradients() == added(apart.gradients()));
+  gradients_are_right(pair);
+  std::vector<std::string> names;
+  for (const auto& p : ls::detail::parameters_of<Pair>()) names.push_back(p.name);
+  CHECK(names == std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel",
+                                          "dense_1/bias", "dense_2/kernel", "dense_2/bias"});
+}
+
+TEST_CASE("a bucket is ready after the last call that adds to it, in order of the first ones") {
+  struct Large : ls::Dense<300> {};
+  using SharedLarge = ls::Shared<"large", Large>;
+  struct Net : ls::Sequential<ls::Input<300>, ls::Dense<300>, SharedLarge, ls::Tanh, ls::Dense<300>,
+                              SharedLarge, ls::Dense<2>> {};
+  toy::Machine<Net, ls::Reference<float>> machine(2);
+  std::vector<float> at_ready(Net::trainable_count, 0.0f);
+  std::vector<std::size_t> begins;
+  const auto last = machine.gradients([&](const ls::detail::Bucket& b) {
+    begins.push_back(b.begin);
+    std::copy_n(machine.engine.gradients().data() + b.begin, b.end - b.begin,
+                at_ready.data() + b.begin);
+  });
+  CHECK(at_ready == last);
+  CHECK(begins.size() == 3);
+  CHECK(std::is_sorted(begins.rbegin(), begins.rend()));
+  CHECK(begins.back() == 0);
+}
+
+TEST_CASE("weights of several calls are updated within backward once") {
+  toy::Machine<Pair, Oracle> pair(3);
+  updates_once(pair);
+  toy::Machine<Pair, ls::Cpu> on_cpu(3, 1, {.threads = 1});
+  const auto scope = on_cpu.context.scope();
+  updates_once(on_cpu);
+  toy::Machine<Words, ls::Cpu> words(2, 1, {.threads = 1});
+  words.x = {0, 5, 2, 2, 1, 3};
+  updates_once(words);
+}
+
+TEST_CASE("a table is tied to the last product, transposed") {
+  STATIC_REQUIRE(Words::trainable_count == 6 * 4 + 4 * 4 + 4);
+  STATIC_REQUIRE(Words::output_shape == ls::shape(3, 6));
+  toy::Machine<Words, Oracle> machine(2);
+  machine.x = {0, 5, 2, 2, 1, 3};
+  gradients_are_right(machine);
+  // y[n, s, v] = table[v] . tanh(table[x[n, s]] kernel + bias)
+  const double *table = machine.weights.data(), *kernel = table + 24, *bias = kernel + 16;
+  std::vector<double> expected;
+  for (const double x : machine.x) {
+    double h[4];
+    for (std::size_t u = 0; u < 4; ++u) {
+      h[u] = bias[u];
+      for (std::size_t i = 0; i < 4; ++i)
+        h[u] += table[static_cast<std::size_t>(x) * 4 + i] * kernel[i * 4 + u];
+      h[u] = std::tanh(h[u]);
+    }
+    for (std::size_t v = 0; v < 6; ++v) {
+      double sum = 0;
+      for (std::size_t u = 0; u < 4; ++u) sum += table[v * 4 + u] * h[u];
+      expected.push_back(sum);
+    }
+  }
+  CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
+  const auto gradients = machine.gradients();
+  for (const int threads : {1, 2}) {
+    toy::Machine<Words, ls::Cpu> on_cpu(2, 1, {.threads = threads});
+    const auto scope = on_cpu.context.scope();
+    on_cpu.x = testing::as<float>(machine.x);
+    on_cpu.c = testing::as<float>(machine.c);
+    on_cpu.weights = testing::as<float>(machine.weights);
+    on_cpu.engine.weights().upload(on_cpu.weights.data());
+    CHECK(testing::relative_error(on_cpu.forward(), expected) < 1e-6);
+    CHECK(testing::relative_error(on_cpu.gradients(), gradients) < 1e-6);
+  }
+  // The matrix of any layer, here of an encoder.
+  struct Coder : ls::Sequential<ls::Input<5>, ls::Shared<"code", ls::Dense<3, ls::no_bias>>,
+                                ls::Tanh, ls::TiedDense<"code">> {};
+  STATIC_REQUIRE(Coder::output_shape == ls::shape(5));
+  toy::Machine<Coder, Oracle> coder(3);
+  gradients_are_right(coder);
+}
+
+TEST_CASE("shared layers within Recompute, and blocks of shared layers, have the same gradients") {
+  struct Inner : ls::Sequential<ls::Shared<"dense", ls::Dense<4>>, ls::Tanh> {};
+  using Block = ls::Shared<"block", ls::Sequential<Inner, ls::Dense<4>>>;
+  struct Net : ls::Sequential<ls::Input<4>, Block, Inner, Block, ls::Dense<2>> {};
+  struct Again : ls::Sequential<ls::Input<4>, ls::Recompute<Block>, Inner, ls::Recompute<Block>,
+                                ls::Dense<2>> {};
+  STATIC_REQUIRE(Net::trainable_count == 2 * 20 + 10);
+  toy::Machine<Net, Oracle> machine(3);
+  gradients_are_right(machine);
+  CHECK(toy::Machine<Again, Oracle>(3).gradients() == machine.gradients());
+}
+
+TEST_CASE("random layers draw other numbers in each call, statistics are updated in each") {
+  using Drop = ls::Shared<"drop", ls::Dropout<0.5>>;
+  struct Net : ls::Graph<ls::In<"x", 64>, ls::Let<"a", ls::From<"x">, Drop>,
+                         ls::Let<"b", ls::From<"x">, Drop>,
+                         ls::Out<"y", ls::From<"a", "b">, ls::Concatenate>> {};
+  toy::Machine<Net, Oracle> machine(1);
+  const auto y = machine.forward();
+  std::vector<bool> a, b;
+  for (std::size_t i = 0; i < 64; ++i) {
+    a.push_back(y[i] == 0);
+    b.push_back(y[64 + i] == 0);
+  }
+  CHECK(a != b);
+
+  using Norm = ls::Shared<"norm", ls::BatchNormalization<ls::momentum(0.5)>>;
+  struct Twice : ls::Sequential<ls::Input<2>, Norm, ls::Dense<2>, Norm> {};
+  STATIC_REQUIRE(ls::detail::PlanOf<Twice, Oracle>::plan.averages == 1);
+  STATIC_REQUIRE(ls::detail::PlanOf<Twice, Oracle>::plan.averaged_size == 4);
+  toy::Machine<Twice, Oracle> twice(4);
+  std::vector<double> state(4);
+  twice.engine.state().upload(state.data());
+  twice.forward();
+  twice.engine.state().download(state.data());
+  struct Once
+      : ls::Sequential<ls::Input<2>, ls::BatchNormalization<ls::momentum(0.5)>, ls::Dense<2>> {};
+  toy::Machine<Once, Oracle> once(4);
+  once.x = twice.x;
+  once.weights = twice.weights;
+  once.engine.weights().upload(once.weights.data());
+  const auto h = once.forward();
+  for (std::size_t c = 0; c < 2; ++c) {
+    double first = 0, second = 0;
+    for (std::size_t n = 0; n < 4; ++n) {
+      first += twice.x[n * 2 + c] / 4;
+      second += h[n * 2 + c] / 4;
+    }
+    CHECK(std::abs(state[c] - (0.25 * first + 0.5 * second)) < 1e-14);
+  }
+}
+
+TEST_CASE("an embedding reads its part of a row without rounding") {
+  testing::need_bfloat16();
+  struct Net : ls::Graph<ls::In<"number", 2>, ls::In<"words", ls::Integers<2>>,
+                         ls::Let<"a", ls::From<"words">, ls::Embedding<1500, 4>, ls::Flatten>,
+                         ls::Out<"y", ls::From<"a", "number">, ls::Concatenate>> {};
+  toy::Machine<Net, ls::CpuBFloat16> machine(2, 1, {.threads = 1});
+  const auto scope = machine.context.scope();
+  for (std::size_t i = 0; i < machine.weights.size(); ++i)
+    machine.weights[i] = static_cast<float>(i / 4 % 256);  // exact in bfloat16
+  machine.engine.weights().upload(machine.weights.data());
+  machine.x = {0.5f, 1, 1001, 1003, 2, 4, 257, 1499};  // not representable in 8 bits
+  CHECK(machine.forward() == std::vector<float>{233, 233, 233, 233, 235, 235, 235, 235, 0.5f, 1,
+                                                1,   1,   1,   1,   219, 219, 219, 219, 2,    4});
+  machine.c = std::vector<float>(20, 1);
+  const auto gradients = machine.gradients();
+  for (const std::size_t row : {1001u, 1003u, 257u, 1499u}) CHECK(gradients[row * 4] == 1);
+  CHECK(std::count(gradients.begin(), gradients.end(), 1.0f) == 16);
+}
+
+TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {
+  const std::string text = ls::detail::summary_of<Pair, Oracle>(1);
+  for (const char* row :
+       {"│ left (InputLayer)         │ (None, 5)    │ 0        │       0 │ input  ",
+        "│ dense (Dense)             │ (None, 4)    │ 80 FLOPs │      24 │ left, right  ",
+        "│ multiply (Multiply)       │ (None, 3)    │ 0        │       0 │ dense_2, dense_1[1] "}) {
+    CAPTURE(text, row);
+    CHECK(text.find(row) != text.npos);
+  }
+  CHECK(text.find(" Total params: 60 ") != text.npos);
+}

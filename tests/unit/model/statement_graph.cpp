@@ -1,0 +1,168 @@
+#include "lockstep/model/statement_graph.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/parallel.hpp"
+#include "lockstep/model/recompute.hpp"
+#include "lockstep/training/checks/describe_layers.hpp"
+#include "unit/model/toy_device.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using Oracle = ls::Reference<double>;
+
+template <class Net>
+void gradients_are_right(toy::Machine<Net, Oracle>& machine) {
+  const auto gradients = machine.gradients();
+  CHECK(testing::relative_error(gradients, machine.numeric_gradients()) < 1e-7);
+}
+
+// --8<-- [start:two_towers]
+struct TwoTowers
+    : ls::Graph<
+          ls::In<"image", 28, 28, 1>, ls::In<"words", ls::Integers<64>>,
+          ls::Let<"a", ls::From<"image">, ls::Conv2D<32, 3, ls::relu>, ls::Flatten>,
+          ls::Let<"b", ls::From<"words">, ls::Embedding<20'000, 32>, ls::GlobalAveragePooling1D>,
+          ls::Let<"both", ls::From<"a", "b">, ls::Concatenate, ls::Dense<64, ls::relu>>,
+          ls::Out<"digit", ls::From<"both">, ls::Dense<10>>,
+          ls::Out<"even", ls::From<"both">, ls::Dense<1>>> {};
+// --8<-- [end:two_towers]
+static_assert(TwoTowers::input_shape == ls::shape(784 + 64) &&
+              TwoTowers::output_shape == ls::shape(10 + 1) &&
+              TwoTowers::inputs[1].name == "words" && TwoTowers::inputs[1].shape == ls::shape(64) &&
+              TwoTowers::inputs[1].offset == 784 && TwoTowers::outputs[0].name == "digit" &&
+              // The part of the row that the Embedding reads itself is not copied.
+              ls::detail::PlanOf<TwoTowers, Oracle>::plan.steps == TwoTowers::graph.nodes - 2);
+
+/// Two inputs, three values and two outputs of which one has two axes.
+struct Small
+    : ls::Graph<ls::In<"image", 4, 3, 2>, ls::In<"numbers", 5>,
+                ls::Let<"a", ls::From<"image">, ls::Conv2D<3, 2, ls::tanh>, ls::Flatten>,
+                ls::Let<"b", ls::From<"numbers">, ls::Dense<4, ls::sigmoid>>,
+                ls::Let<"both", ls::From<"a", "b", "numbers">, ls::Concatenate>,
+                ls::Out<"digit", ls::From<"both">, ls::Dense<6>, ls::Reshape<ls::shape(2, 3)>>,
+                ls::Out<"even", ls::From<"both", "b">, ls::Concatenate, ls::Dense<1>>> {};
+
+/// Computes Small for one example from its formulas.
+std::vector<double> small(const double* x, const std::vector<double>& w) {
+  const double* p = w.data();
+  const auto dense = [&](const std::vector<double>& in, std::size_t units) {
+    std::vector<double> y(p + in.size() * units, p + (in.size() + 1) * units);
+    for (std::size_t i = 0; i < in.size(); ++i)
+      for (std::size_t u = 0; u < units; ++u) y[u] += in[i] * p[i * units + u];
+    p += (in.size() + 1) * units;
+    return y;
+  };
+  std::vector<double> a;  // (3, 2, 3) from (4, 3, 2) by a kernel (2, 2, 2, 3)
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t c = 0; c < 2; ++c)
+      for (std::size_t f = 0; f < 3; ++f) {
+        double sum = p[24 + f];
+        for (std::size_t i = 0; i < 2; ++i)
+          for (std::size_t j = 0; j < 2; ++j)
+            for (std::size_t k = 0; k < 2; ++k)
+              sum += x[((r + i) * 3 + c + j) * 2 + k] * p[((i * 2 + j) * 2 + k) * 3 + f];
+        a.push_back(std::tanh(sum));
+      }
+  p += 27;
+  const std::vector<double> numbers(x + 24, x + 29);
+  std::vector<double> b = dense(numbers, 4);
+  for (double& v : b) v = 1 / (1 + std::exp(-v));
+  std::vector<double> both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  both.insert(both.end(), numbers.begin(), numbers.end());
+  std::vector<double> y = dense(both, 6);
+  both.insert(both.end(), b.begin(), b.end());
+  y.push_back(dense(both, 1)[0]);
+  return y;
+}
+
+struct Pair : ls::Graph<ls::In<"p", 4>, ls::In<"q", 3>, ls::Let<"sum", ls::From<"p">, ls::Dense<3>>,
+                        ls::Out<"product", ls::From<"sum", "q">, ls::Multiply>,
+                        ls::Out<"sum_too", ls::From<"sum", "q">, ls::Add>> {
+  static constexpr std::string_view name = "pair";
+};
+
+}  // namespace
+
+TEST_CASE("a graph with two inputs and two outputs reads and writes one row") {
+  STATIC_REQUIRE(Small::input_shape == ls::shape(29));
+  STATIC_REQUIRE(Small::output_shape == ls::shape(7));
+  STATIC_REQUIRE(Small::inputs.size() == 2);
+  STATIC_REQUIRE(Small::inputs[0].name == "image");
+  STATIC_REQUIRE(Small::inputs[0].shape == ls::shape(4, 3, 2));
+  STATIC_REQUIRE(Small::inputs[1].name == "numbers");
+  STATIC_REQUIRE(Small::inputs[1].offset == 24);
+  STATIC_REQUIRE(Small::outputs[0].name == "digit");
+  STATIC_REQUIRE(Small::outputs[0].shape == ls::shape(2, 3));
+  STATIC_REQUIRE(Small::outputs[1].shape == ls::shape(1));
+  STATIC_REQUIRE(Small::outputs[1].offset == 6);
+  toy::Machine<Small, Oracle> machine(3);
+  std::vector<double> expected;
+  for (std::size_t n = 0; n < 3; ++n)
+    for (const double y : small(machine.x.data() + n * 29, machine.weights)) expected.push_back(y);
+  CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
+  gradients_are_right(machine);
+}
+
+TEST_CASE("layers of a graph are named as in Keras, inputs by their names") {
+  CHECK(
+      ls::detail::describe_layers<Small>() ==
+      "image (target_shape (4, 3, 2), offset 0) to (4, 3, 2); numbers of input (target_shape (5), offset 24) to (5); conv2d of image (filters 3, kernel_size (2, 2), strides (1, 1), dilation_rate (1, 1), padding valid, use_bias yes) to (3, 2, 3), kernel (2, 2, 2, 3), bias (3); conv2d's Tanh to (3, 2, 3); flatten (target_shape (18)) to (18); dense of numbers (inputs 5, units 4, use_bias yes, leading ()) to (4), kernel (5, 4), bias (4); dense's Sigmoid to (4); concatenate of flatten and dense (other 4) to (22); concatenate_1 of concatenate and numbers (other 5) to (27); dense_1 (inputs 27, units 6, use_bias yes, leading ()) to (6), kernel (27, 6), bias (6); reshape (target_shape (2, 3)) to (2, 3); concatenate_2 of concatenate_1 and dense (other 4) to (31); dense_2 (inputs 31, units 1, use_bias yes, leading ()) to (1), kernel (31, 1), bias (1); flatten_1 of reshape (target_shape (6)) to (6); concatenate_3 of flatten_1 and dense_2 (other 1) to (7)");
+}
+
+TEST_CASE("a graph with one input and output is the same network as Sequential and Parallel") {
+  struct Net
+      : ls::Sequential<ls::Input<5>, ls::Dense<4, ls::tanh>,
+                       ls::Parallel<ls::Average, ls::Dense<3>, ls::Dense<3>, ls::Dense<3>>,
+                       ls::Recompute<ls::Sequential<ls::Dense<4>, ls::Sigmoid>>, ls::Dense<2>> {};
+  struct AsGraph
+      : ls::Graph<ls::In<"x", 5>, ls::Let<"h", ls::From<"x">, ls::Dense<4, ls::tanh>>,
+                  ls::Let<"a", ls::From<"h">, ls::Dense<3>>,
+                  ls::Let<"b", ls::From<"h">, ls::Dense<3>>,
+                  ls::Let<"c", ls::From<"h">, ls::Dense<3>>,
+                  ls::Out<"y", ls::From<"a", "b", "c">, ls::Average,
+                          ls::Recompute<ls::Sequential<ls::Dense<4>, ls::Sigmoid>>, ls::Dense<2>>> {
+  };
+  STATIC_REQUIRE(AsGraph::input_shape == ls::shape(5));
+  STATIC_REQUIRE(AsGraph::outputs[0].shape == ls::shape(2));
+  CHECK(ls::detail::describe_layers<AsGraph>() == ls::detail::describe_layers<Net>());
+  CHECK(toy::Machine<AsGraph, Oracle>(3).gradients() == toy::Machine<Net, Oracle>(3).gradients());
+}
+
+TEST_CASE("a graph is a layer of another network, or a statement's rule with named outputs") {
+  struct Half : ls::Graph<ls::In<"x", 5>, ls::Out<"y", ls::From<"x">, ls::Dense<4>, ls::Tanh>> {};
+  struct Net : ls::Graph<ls::In<"x", 5>, ls::Let<"h", ls::From<"x">, Half>,
+                         ls::Let<"q", ls::From<"x">, ls::Dense<3>>,
+                         ls::Let<"both", ls::From<"h", "q">, Pair>,
+                         ls::Out<"y", ls::From<"both/sum_too", "both/product">, ls::Subtract>,
+                         ls::Out<"z", ls::From<"h", "q">, Pair, ls::Dense<2>>> {};
+  struct Flat
+      : ls::Sequential<
+            ls::Input<5>,
+            ls::Parallel<ls::Concatenate, ls::Sequential<ls::Dense<4>, ls::Tanh>, ls::Dense<3>>,
+            Pair> {};
+  STATIC_REQUIRE(Net::output_shape == ls::shape(5));
+  STATIC_REQUIRE(Flat::output_shape == ls::shape(6));
+  std::vector<std::string> names;
+  for (const auto& p : ls::detail::parameters_of<Net>()) names.push_back(p.name);
+  CHECK(names == std::vector<std::string>{"dense/kernel", "dense/bias", "dense_1/kernel",
+                                          "dense_1/bias", "pair/dense/kernel", "pair/dense/bias",
+                                          "pair_1/dense/kernel", "pair_1/dense/bias",
+                                          "dense_2/kernel", "dense_2/bias"});
+  toy::Machine<Net, Oracle> machine(2);
+  gradients_are_right(machine);
+  toy::Machine<Flat, Oracle> flat(2);
+  gradients_are_right(flat);
+  // y = (s + q) - s q, z = a product of the row [s q | s + q]; s and q from Flat's row.
+  flat.engine.weights().upload(machine.weights.data());
+  flat.x = machine.x;
+  const auto row = flat.forward(), y = machine.forward();
+  for (std::size_t n = 0; n < 2; ++n)
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(std::abs(y[n * 5 + i] - (row[n * 6 + 3 + i] - row[n * 6 + i])) < 1e-14);
+}
