@@ -127,7 +127,7 @@ def kernels(root):
     """The tables of kernels have each op of a layer and of an optimizer, each loss and each metric."""
     page = root / "docs" / "kernels.md"
     rows = re.findall(r"^\| ([\w, ]+) \|", page.read_text("utf-8"), re.MULTILINE) if page.exists() else ()
-    there = {name for row in rows for name in re.findall(r"\w+", row)} | {"View", "Weighted"}
+    there = {name for row in rows for name in re.findall(r"\w+", row)} | {"View", "Weighted", "HeadLoss", "LossesOf", "MetricOn"}
     has_op = r"struct (\w+) \{(?:(?!^\};).)*? op\(Shape"
     for folder, declaration in (("layers", r"struct (\w+)Op \{"), ("optimizers", r"struct (\w+)Op \{"),
                                 ("losses", has_op), ("metrics", has_op)):

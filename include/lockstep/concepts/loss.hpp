@@ -82,5 +82,20 @@ constexpr Shape weighed_positions(Shape out) {
     return {};
 }
 
+template <class L>
+struct StepLossOf {
+  using type = L;
+  using Counts = std::size_t;
+};
+template <class L>
+  requires requires { typename L::Step; }
+struct StepLossOf<L> {
+  using type = typename L::Step;
+  using Counts = typename L::Counts;
+};
+/// A loss as a step's kernels get it: `L::Step`, which has numbers of the whole batch, or L itself.
+template <class L>
+using StepLoss = typename StepLossOf<L>::type;
+
 }  // namespace detail
 }  // namespace lockstep

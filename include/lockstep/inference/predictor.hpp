@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/heads.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/inference/predictor_checks.hpp"
 #include "lockstep/inference/predictor_core.hpp"
@@ -143,7 +144,7 @@ class Predictor<Net, D> {
   Predictions<T> predict(std::span<const T> x) const {
     std::vector<T> y(x.size() / input_size * output_size);
     (*this)(x, y);
-    return {std::move(y), output_shape};
+    return {std::move(y), output_shape, output_ports};
   }
 
   /// Replaces all parameters by those of a file. Each call that runs meanwhile uses either the old
@@ -170,6 +171,7 @@ class Predictor<Net, D> {
 
  private:
   static constexpr std::size_t input_size = input_shape.size(), output_size = output_shape.size();
+  static constexpr auto output_ports = detail::outputs_of<Net>();
 
   template <class Fill>
   [[gnu::cold]] Predictor(const PredictorOptions<D>& options, const Fill& fill)

@@ -46,4 +46,19 @@ struct Weighted {
 template <class M>
 inline constexpr bool is_weighted_metric = requires { requires M::is_weighted; };
 
+namespace detail {
+
+/// For the names in logs: 0, or for a weighted metric 1 + the place of "weighted_" in its name.
+template <class M>
+constexpr std::size_t weighted_at() {
+  if constexpr (!is_weighted_metric<M>)
+    return 0;
+  else if constexpr (requires { M::name_begin; })
+    return 1 + M::name_begin;
+  else
+    return 1;
+}
+
+}  // namespace detail
+
 }  // namespace lockstep

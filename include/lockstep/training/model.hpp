@@ -25,6 +25,7 @@
 #include "lockstep/training/batch_range.hpp"
 #include "lockstep/training/checks/faulty_model.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
+#include "lockstep/training/checks/model_parts.hpp"
 #include "lockstep/training/checks/one_definition.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/elastic/elastic_runs.hpp"
@@ -90,15 +91,24 @@ class Model<Net, S, L, O, Ms...> {
  public:
   using device = typename S::device;
   using T = typename device::real;
-  using Target = target_as<typename L::target_type, T>;
+
+ private:
+  using Parts = detail::ModelParts<Net, L, Ms...>;
+  using TheLoss = typename Parts::Loss;
+  using Labels = typename TheLoss::target_type;
+
+ public:
+  using Target = target_as<Labels, T>;
   static constexpr std::size_t parameter_count = Net::parameter_count;
   static constexpr std::size_t trainable_count = Net::trainable_count;
 
  private:
-  using Replicas = detail::Replicas<Net, S, L, O, Ms...>;
+  using Replicas = typename detail::WithMetrics<detail::Replicas, typename Parts::Metrics, Net, S,
+                                                TheLoss, O>::type;
   template <class X, class Y, class... W>
   static constexpr bool is_batch = detail::is_in_memory<X, T> && detail::is_in_memory<Y, Target> &&
                                    (detail::is_in_memory<W, T> && ...);
+  static constexpr auto output_ports = detail::outputs_of<Net>();
 
  public:
   /// Opens the strategy, allocates all memory except that of activations, and initializes the
@@ -109,8 +119,8 @@ class Model<Net, S, L, O, Ms...> {
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
-        replicas_(strategy_, seed.value, checked(L(loss)), checked(std::move(optimizer)),
-                  std::tuple<Ms...>(checked_metric(std::move(metrics), loss)...)) {}
+        replicas_(strategy_, seed.value, checked(loss_of(loss)), checked(std::move(optimizer)),
+                  metrics_of(loss, std::move(metrics)...)) {}
 
   Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
@@ -185,8 +195,8 @@ class Model<Net, S, L, O, Ms...> {
   /// \endcode
   template <class Data>
   auto batches(const Data& data, const BatchesOptions& options = {}) {
-    static_assert(detail::explained<Data, typename L::target_type>);
-    if constexpr (detail::DataFor<Data, typename L::target_type>)
+    static_assert(detail::explained<Data, Labels>);
+    if constexpr (detail::DataFor<Data, Labels>)
       return replicas_.or_fail(
           [&] { return detail::BatchRange<Replicas, Data>(replicas_, kept_, data, options); });
     else
@@ -266,7 +276,7 @@ class Model<Net, S, L, O, Ms...> {
   }
   /// Outputs for the examples of a batch, (examples, output).
   Predictions<T> predict(const Batch& batch) {
-    return {together([&] { return own_steps().predict(batch); }), Net::output_shape};
+    return {together([&] { return own_steps().predict(batch); }), Net::output_shape, output_ports};
   }
 
   /// Computes the loss (penalties included) and the metrics over `data`. \returns "loss" and each
@@ -275,14 +285,14 @@ class Model<Net, S, L, O, Ms...> {
   Logs evaluate(const Data& data, const EvaluateOptions& options = {}) {
     const detail::CancellationDeferred deferred;
     check_between_steps("evaluate");
-    if constexpr (detail::DataFor<Data, typename L::target_type>)
+    if constexpr (detail::DataFor<Data, Labels>)
       return replicas_.or_fail([&] {
         return detail::call_together(
             replicas_, kept_, options.stop,
             [&] { return detail::run_evaluate(replicas_, kept_, data, options); },
             [] { return Logs(); });
       });
-    static_assert(detail::explained<Data, typename L::target_type>);
+    static_assert(detail::explained<Data, Labels>);
     return {};
   }
 
@@ -299,12 +309,12 @@ class Model<Net, S, L, O, Ms...> {
                 replicas_, kept_, options.stop,
                 [&] { return detail::run_predict(replicas_, kept_, data, options); },
                 [] { return std::vector<T>(); }),
-            Net::output_shape);
+            Net::output_shape, output_ports);
       });
     static_assert(sizeof(detail::CheckBatched<Data>) > 0 && has_one_feature<Data>,
                   "lockstep::Model: predict reads one real-valued feature of an example; leave out "
                   "the other features of the data");
-    return {{}, Net::output_shape};
+    return {{}, Net::output_shape, output_ports};
   }
 
   /// Outputs for the examples x, (examples, input), computed `batch_size` at a time. In a job of
@@ -319,7 +329,7 @@ class Model<Net, S, L, O, Ms...> {
       if (scope == global_batch) return steps.predict_global(x, batch_size);
       return steps.predict(steps.examples("predict", scope, x));
     };
-    return {together(outputs), Net::output_shape};
+    return {together(outputs), Net::output_shape, output_ports};
   }
   Predictions<T> predict(std::span<const T> x, std::size_t batch_size = 32) {
     const detail::CancellationDeferred deferred;
@@ -333,7 +343,7 @@ class Model<Net, S, L, O, Ms...> {
       replicas_.predict(Layout::in_memory(whole_batch(count, 0, first), examples.row(first).data()),
                         out);
     }
-    return {std::move(out), Net::output_shape};
+    return {std::move(out), Net::output_shape, output_ports};
   }
 
   // Overloads for wrong element types: each emits one error.
@@ -342,7 +352,7 @@ class Model<Net, S, L, O, Ms...> {
              !std::same_as<X, BatchScope>)
   Predictions<T> predict(const X&, std::size_t = 32) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
-    return {{}, Net::output_shape};
+    return {{}, Net::output_shape, output_ports};
   }
   template <class X, class Y, class... W>
     requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
@@ -372,7 +382,7 @@ class Model<Net, S, L, O, Ms...> {
     requires(!detail::is_in_memory<X, T>)
   Predictions<T> predict(BatchScope, const X&, std::size_t = 32) {
     static_assert(sizeof(detail::NotInMemory<T, X>) > 0);
-    return {{}, Net::output_shape};
+    return {{}, Net::output_shape, output_ports};
   }
   template <class X, class Y, class... W>
     requires(!is_batch<X, Y, W...> && !std::same_as<X, BatchScope>)
@@ -469,7 +479,9 @@ class Model<Net, S, L, O, Ms...> {
   template <class M, std::size_t Nth = 0>
     requires(Nth < (std::size_t{0} + ... + std::same_as<M, Ms>))
   std::vector<double> metric_state() const {
-    std::size_t at = 1, nth = 0, found = 0;
+    // After the loss and, with several outputs, their losses.
+    std::size_t at = Replicas::Replica::sum_count - (std::size_t{0} + ... + Ms::state_size);
+    std::size_t nth = 0, found = 0;
     const auto visit = [&]<class Other>(const Other*) {
       if constexpr (std::same_as<M, Other>)
         if (nth++ == Nth) found = at;
@@ -593,7 +605,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class Data>
     requires Dataset<Data>
   auto profile(const Data& data, const ProfileOptions& options = {}) {
-    static_assert(detail::explained<Data, typename L::target_type>);
+    static_assert(detail::explained<Data, Labels>);
     detail::Profiler<Replicas> profiler(replicas_, options);
     if constexpr (!HostDevice<device>) replicas_.prepare(data.batch_size());
     auto batches = detail::batches_over(replicas_, data, "profile: the");
@@ -657,8 +669,26 @@ class Model<Net, S, L, O, Ms...> {
     return options;
   }
 
+  /// The loss and the metrics as the replicas compute them.
+  static TheLoss loss_of(const L& loss) {
+    if constexpr (BindsOutputs<L>)
+      return TheLoss(loss.heads);
+    else
+      return loss;
+  }
+  static typename Parts::Metrics metrics_of(const L& loss, Ms... metrics) {
+    if constexpr (BindsOutputs<L>) {
+      [[maybe_unused]] const TheLoss whole = loss_of(loss);
+      return std::tuple_cat(
+          typename TheLoss::Means(),
+          std::make_tuple(checked_metric(
+              typename Parts::template Bound<Ms>{std::move(metrics).metric}, whole)...));
+    } else {
+      return {checked_metric(std::move(metrics), loss)...};
+    }
+  }
   template <class M>
-  static M checked_metric(M metric, const L& loss) {
+  static M checked_metric(M metric, const TheLoss& loss) {
     detail::check_metric<Net, device>(metric, loss);
     return checked(std::move(metric));
   }
@@ -714,7 +744,6 @@ class Model<Net, S, L, O, Ms...> {
   template <class Step, class Data, class Validation>
   History fit_by(const Step& step, const Data& train, const Validation& validation,
                  const FitOptions& options) {
-    using Labels = typename L::target_type;
     constexpr bool validates = !std::same_as<Validation, detail::NoValidation>;
     constexpr bool splits = requires { Validation::is_split; };
     const detail::CancellationDeferred deferred;

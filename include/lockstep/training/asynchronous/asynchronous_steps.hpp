@@ -387,7 +387,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
          .note = note_phase,
          .used = placed_.used,
          .table_rows = all().is_distant() ? placed_.rows.size() : ~std::size_t{0}},
-        all().loss_, all().metrics_, nullptr);
+        all().own_step_loss(batch), all().metrics_, nullptr);
     replica_->throw_device_error();
 
     note(step, Phase::reduce);

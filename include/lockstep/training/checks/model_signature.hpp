@@ -67,10 +67,22 @@ std::string describe_optimizer(const O& optimizer) {
 /// "sparse_categorical_crossentropy, from logits".
 template <class L>
 std::string describe_loss(const L& loss) {
-  std::string result(L::name);
-  if constexpr (requires { loss.from_logits; })
-    result += loss.from_logits ? ", from logits" : ", from probabilities";
-  return result + describe_numbers(loss);
+  if constexpr (requires { typename L::Step; }) {
+    std::string all;
+    loss.each([&all](auto, const auto& head) {
+      all += format_text("{}{}: {}, weight {}{}", all.empty() ? "" : "; ", head.output,
+                         describe_loss(head.loss), json_number(head.weight),
+                         head.masks ? ", masks" : "");
+      for (const auto& [number, weight] : head.class_weight)
+        all += format_text(", class {} {}", number, json_number(weight));
+    });
+    return all;
+  } else {
+    std::string result(L::name);
+    if constexpr (requires { loss.from_logits; })
+      result += loss.from_logits ? ", from logits" : ", from probabilities";
+    return result + describe_numbers(loss);
+  }
 }
 
 /// The name and numbers of a metric. MeanOf is described by its loss, Weighted by its metric.
@@ -78,6 +90,8 @@ template <class M>
 std::string describe_metric(const M& metric) {
   if constexpr (is_weighted_metric<M>)
     return "weighted " + describe_metric(metric.metric);
+  else if constexpr (requires { M::head; })
+    return std::string(M::name) + describe_numbers(metric.metric);
   else if constexpr (requires { metric.loss; })
     return "mean of " + describe_loss(metric.loss);
   else

@@ -92,28 +92,38 @@ LOCKSTEP_COLD_DECL void check_ignores_labels(std::string_view metric,
 LOCKSTEP_COLD_DECL void check_metric_weights(std::string_view metric, std::size_t rows,
                                              std::string_view loss, Shape positions);
 
+/// Stands for a network, in checks of one of its outputs.
+template <Shape shape>
+struct OutputOf {
+  static constexpr Shape output_shape = shape;
+};
 /// Checks a metric against a loss and device D. \throws UsageError if the metric and the loss read
 /// targets of different sizes or ignore different labels, or if the metric is weighted and its
 /// kernel ignores weights.
 template <class Net, class D, class L, class M>
 void check_metric(const M& metric, const L& loss) {
-  const auto op = metric.template op<typename L::target_type>(Net::output_shape);
-  if constexpr (std::same_as<typename L::target_type, std::int32_t>)
-    check_ignored(M::name, ignored_class(op), ignored_class(loss.op(Net::output_shape)),
-                  Net::output_shape.channels(), IgnoresClass<std::remove_const_t<decltype(op)>>);
-  else
-    check_ignores_labels(M::name, ignored_class(op), L::name);
-  if constexpr (is_weighted_metric<M>)
-    check_metric_weights(M::name, rows_of_example(op), L::name,
-                         weighed_positions<L>(Net::output_shape));
-  if constexpr (requires { op.target_size(); })
-    check_metric_targets(M::name, op.target_size(), L::name,
-                         L::target_shape(Net::output_shape).size());
-  if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, D>)
-    throw UsageError(
-        "metric {}: its kernel does not read sample weights; add a fourth parameter 'double "
-        "weight' to 'example', or remove Weighted",
-        M::name);
+  if constexpr (requires { M::head; }) {
+    check_metric<OutputOf<M::head.shape>, D>(metric.metric,
+                                             loss.template head<M::head.output>().loss);
+  } else {
+    const auto op = metric.template op<typename L::target_type>(Net::output_shape);
+    if constexpr (std::same_as<typename L::target_type, std::int32_t>)
+      check_ignored(M::name, ignored_class(op), ignored_class(loss.op(Net::output_shape)),
+                    Net::output_shape.channels(), IgnoresClass<std::remove_const_t<decltype(op)>>);
+    else
+      check_ignores_labels(M::name, ignored_class(op), L::name);
+    if constexpr (is_weighted_metric<M>)
+      check_metric_weights(M::name, rows_of_example(op), L::name,
+                           weighed_positions<L>(Net::output_shape));
+    if constexpr (requires { op.target_size(); })
+      check_metric_targets(M::name, op.target_size(), L::name,
+                           L::target_shape(Net::output_shape).size());
+    if constexpr (is_weighted_metric<M> && !Weighs<std::remove_const_t<decltype(op)>, D>)
+      throw UsageError(
+          "metric {}: its kernel does not read sample weights; add a fourth parameter 'double "
+          "weight' to 'example', or remove Weighted",
+          M::name);
+  }
 }
 
 /// Checks that loss L on device D supports sample weights. \throws UsageError for a custom kernel
@@ -165,6 +175,11 @@ LOCKSTEP_COLD_DECL void check_class_weights(const ClassWeights& weights, const S
                                             int outputs);
 template <class Net, class L>
 void check_class_weights(const ClassWeights& weights) {
+  if constexpr (requires { typename L::Step; })
+    if (!weights.empty())
+      throw UsageError(
+          "fit: class_weight: the model has a loss for each output; set .class_weight of an "
+          "ls::Head instead");
   using Op = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
   check_class_weights(weights, L::target_shape(Net::output_shape),
                       weighed_positions<L>(Net::output_shape),

@@ -18,8 +18,10 @@ namespace lockstep::detail {
 
 /// Unique names: duplicates in `wanted` get Keras' suffixes, "auc", "auc_1", "auc_2". Weighted
 /// metrics are named last; a duplicate among them becomes "weighted_auc", then "weighted_auc_1".
+/// `weighted`: 0, or for a weighted metric 1 + the place of "weighted_" in its name.
 LOCKSTEP_COLD_DECL std::vector<std::string> log_names(
-    std::initializer_list<std::string_view> wanted, std::initializer_list<bool> weighted = {});
+    std::initializer_list<std::string_view> wanted,
+    std::initializer_list<std::size_t> weighted = {});
 
 /// The running loss and metrics of an epoch, or of an evaluation:
 ///

@@ -12,19 +12,19 @@
 namespace lockstep::detail {
 
 std::vector<std::string> log_names(std::initializer_list<std::string_view> wanted,
-                                   std::initializer_list<bool> weighted) {
+                                   std::initializer_list<std::size_t> weighted) {
   std::vector<std::string> names(wanted.size());
-  const auto is_weighted = [&](std::size_t i) {
-    return i < weighted.size() && weighted.begin()[i];
-  };
+  const auto place = [&](std::size_t i) { return i < weighted.size() ? weighted.begin()[i] : 0; };
   // First the names of unweighted metrics, then those of weighted ones.
   for (const bool now : {false, true})
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (is_weighted(i) != now) continue;
+      if ((place(i) > 0) != now) continue;
       const std::string plain(wanted.begin()[i]);
+      std::string marked = plain;
+      if (now) marked.insert(place(i) - 1, "weighted_");
       names[i] = plain;
       for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(now ? format_text("weighted_{}", plain) : plain, n);
+        names[i] = layer_name(marked, n);
     }
   return names;
 }

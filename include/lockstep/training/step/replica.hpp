@@ -76,8 +76,8 @@ class Replica : public DeviceReplica<D, U> {
   /// `s.waits`; with it, a failure in another process throws before this replica's state changes.
   /// With one replica and one slice, backward may already have updated the weights at `s.rate`;
   /// without `optimizer` it has not.
-  void gradients_of(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics,
-                    const O* optimizer) {
+  void gradients_of(const ReplicaStep<D>& s, const StepLoss<L>& loss,
+                    const std::tuple<Ms...>& metrics, const O* optimizer) {
     const auto score_it = [&](const Scored& scored) { score(scored, loss, metrics); };
     if (optimizer == nullptr) return this->train(s, score_it, {});
     UpdateInBackward update_in_backward{*this, *optimizer, Base::rate_of(s.requests, s.rate),
@@ -107,7 +107,7 @@ class Replica : public DeviceReplica<D, U> {
   }
 
   /// Forward, loss and metrics of each slice, then the exchange of the sums.
-  void test(const ReplicaStep<D>& s, const L& loss, const std::tuple<Ms...>& metrics) {
+  void test(const ReplicaStep<D>& s, const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
     this->evaluate(s, [&](const Scored& scored) { score(scored, loss, metrics); });
   }
 
@@ -153,7 +153,7 @@ class Replica : public DeviceReplica<D, U> {
   /// Collective if a layer exchanges data.
   [[gnu::cold]] void input_gradient_to(T* out, LoadedBatch batch, const StepContext& context,
                                        double examples, const ReplicaContext<D>& replica,
-                                       const L& loss, const std::tuple<Ms...>& metrics) {
+                                       const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
     if (!input_engine_) {
       input_engine_ = std::make_unique<PlanEngine<D>>(*this->context_, input_plan);
       input_sums_ = Buffer<Context, double>(*this->context_, sum_count);
@@ -308,7 +308,7 @@ class Replica : public DeviceReplica<D, U> {
 
   /// Computes the loss and the metrics of a slice's outputs, and the loss' gradient if wanted. One
   /// kernel does all of them where the device has such a kernel (ScoresTogether).
-  void score(const Scored& s, const L& loss, const std::tuple<Ms...>& metrics) {
+  void score(const Scored& s, const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
     const std::size_t count = s.batch.slice.count;
     const Target* const target = s.batch.template rows<Target>(Layout::target);
     const T* const weight = s.batch.template rows<T>(Layout::weight);

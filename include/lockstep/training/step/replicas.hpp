@@ -166,7 +166,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     note_exchange();
     enter(step_, Phase::evaluation);
     const LoadedBatch batch = with_rows(given);
-    const std::size_t labels = counted_labels(batch);
+    const auto labels = counted_labels(batch);
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       if (pending_.empty()) replica.clear_pending_sums();
@@ -175,7 +175,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       if (r.local == 0) mean_over_ = examples;
       replica.test(
           {.replica = r, .slice = slice, .requests = requests, .seed = seed_, .examples = examples},
-          loss_, metrics_);
+          loss_of_step(batch, all_labels(labels, r), false), metrics_);
     });
     pending_.push_back({batch.slice.global_count, mean_over_});
   }
@@ -183,7 +183,10 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// Checks the labels of this process' share of a batch, if it has any; a kernel would use a label
   /// as an index.
   void check_labels(const LoadedBatch& batch) const {
-    if constexpr (std::same_as<typename Replica::Target, std::int32_t>)
+    if constexpr (has_heads) {
+      if (const T* const rows = batch.rows<T>(Layout::target))
+        loss_.check_labels(rows, batch.slice.count, batch.slice.first);
+    } else if constexpr (std::same_as<typename Replica::Target, std::int32_t>)
       if (const auto* const labels = batch.rows<std::int32_t>(Layout::target))
         detail::check_labels(labels, batch.slice.count, batch.slice.first,
                              Net::output_shape.channels(), Layout::target_shape,
@@ -201,23 +204,28 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   /// The same of the gradient of the batch's loss with respect to its examples.
   [[gnu::cold]] void input_gradients(const LoadedBatch& batch, std::vector<T>& out) {
     this->check_has_tables();
-    const std::size_t labels = counted_labels(batch);
+    const auto labels = counted_labels(batch);
+    auto all = labels;
     session_.each([&](const ReplicaContext<device>& r) {
       const double examples = mean_over(batch, labels, r);
-      if (r.local == 0) mean_over_ = examples;
+      const auto sum = all_labels(labels, r);
+      if (r.local == 0) {
+        mean_over_ = examples;
+        all = sum;
+      }
     });
     collect_rows(
         batch, Net::input_shape.size(), out,
         [&](Replica& replica, T* to, const LoadedBatch& part, const ReplicaContext<device>& r) {
           const StepContext step{part.slice, true, seed_, step_, r.group};
-          replica.input_gradient_to(to, part, step, mean_over_, r, loss_, metrics_);
+          replica.input_gradient_to(to, part, step, mean_over_, r, loss_of_step(batch, all, true),
+                                    metrics_);
         });
   }
 
   /// Empty logs with the names of the loss and the metrics.
   RunningLogs begin_logs() const override {
-    return {log_names({"loss", Ms::name...}, {false, is_weighted_metric<Ms>...}),
-            Replica::sum_count};
+    return {log_names({"loss", Ms::name...}, {0, weighted_at<Ms>()...}), Replica::sum_count};
   }
   /// Adds the pending steps to `running`: the sums over each step's global batch, its number of
   /// examples, and the penalties of the weights before its update.
@@ -373,7 +381,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     // A function of the step may differ between processes, or round differently on their machines.
     if (!alone && session_.is_chief() && !has_constant_rate()) requests.chief_rate = rate;
     double agreed = rate;
-    const std::size_t labels = dy == nullptr ? counted_labels(batch) : 0;
+    const auto labels = dy == nullptr ? counted_labels(batch) : Labels{};
     this->about_to_change();
     if (trace_ != nullptr) trace_->begin(Phase::forward, step);
     // Counts the step even if a replica's kernel then reports an error: the update has been made.
@@ -413,7 +421,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       if (dy != nullptr)
         replica.gradients_from(its, dy, batch.slice.first);
       else
-        replica.gradients_of(its, loss_, metrics_, updates ? &optimizer_ : nullptr);
+        replica.gradients_of(its, step_loss(batch, labels, r, slice), metrics_,
+                             updates ? &optimizer_ : nullptr);
       const double used = alone || makes_rounds ? rate : replica.agreed_rate(rate);
       if (updates) replica.update(r, optimizer_, used, step + 1);
       if (r.local == 0) {
@@ -504,9 +513,17 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
 
   using LossOp = std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>;
 
+  /// Whether the loss has a mean for each of several outputs.
+  static constexpr bool has_heads = !std::same_as<StepLoss<L>, L>;
+  using Labels = typename StepLossOf<L>::Counts;
+
   /// The labels of this process' share of a batch that are not ignored; 0 if the loss ignores none.
-  std::size_t counted_labels(const LoadedBatch& batch) const {
-    if constexpr (IgnoresClass<LossOp>) {
+  /// One number for each output that has a loss.
+  Labels counted_labels(const LoadedBatch& batch) const {
+    if constexpr (has_heads) {
+      const Slice mine = this->share()(batch.slice.global_count);
+      return counted_by_head(rows_of<T>(batch, Layout::fields, batch.slice.with(mine)));
+    } else if constexpr (IgnoresClass<LossOp>) {
       const LossOp op = loss_.op(Net::output_shape);
       const auto* const labels = batch.rows<std::int32_t>(Layout::target);
       if (op.ignored && labels != nullptr) {
@@ -516,12 +533,53 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
                             mine.count * op.rows(), op.ignored);
       }
     }
-    return 0;
+    return {};
+  }
+  Labels counted_by_head(const LoadedBatch& part) const
+    requires has_heads
+  {
+    const T* const targets = part.template rows<T>(Layout::target);
+    if (targets == nullptr || !loss_.counts()) return {};
+    return loss_.counted(targets, part.template rows<T>(Layout::weight), part.slice.count);
+  }
+  /// The labels of all processes, for a loss of several outputs.
+  Labels all_labels(const Labels& labels, [[maybe_unused]] const ReplicaContext<device>& r) const {
+    if constexpr (has_heads)
+      if (!is_alone() && loss_.counts()) {
+        Labels all = r.local == 0 ? labels : Labels{};
+        r.host.all_reduce(all.data(), all.size());
+        return all;
+      }
+    return labels;
+  }
+  /// The loss as the kernels of a batch get it. `labels`: of all processes.
+  decltype(auto) loss_of_step(const LoadedBatch& batch, [[maybe_unused]] const Labels& labels,
+                              [[maybe_unused]] bool trains) const {
+    if constexpr (has_heads)
+      return loss_.step(labels, batch.slice.global_count, trains);
+    else
+      return static_cast<const L&>(loss_);
+  }
+  /// The same of a training step; under local steps, of this replica's part.
+  template <class SliceOf>
+  decltype(auto) step_loss(const LoadedBatch& batch, const Labels& labels,
+                           const ReplicaContext<device>& r, const SliceOf& slice) const {
+    if constexpr (has_heads && makes_rounds)
+      return own_step_loss(slice(0));
+    else
+      return loss_of_step(batch, all_labels(labels, r), true);
+  }
+  /// The same of a replica that makes a step alone.
+  decltype(auto) own_step_loss(const LoadedBatch& part) const {
+    if constexpr (has_heads)
+      return loss_.step(counted_by_head(part), part.slice.count, true);
+    else
+      return static_cast<const L&>(loss_);
   }
   /// The number of examples that the loss of a batch is a mean over: those of the global batch, of
   /// an example with ignored labels the share of the other ones. The processes of the job add their
   /// `labels`; these are whole numbers, so the sum does not depend on how the batch is divided.
-  double mean_over(const LoadedBatch& batch, [[maybe_unused]] std::size_t labels,
+  double mean_over(const LoadedBatch& batch, [[maybe_unused]] const Labels& labels,
                    [[maybe_unused]] const ReplicaContext<device>& r) const {
     if constexpr (IgnoresClass<LossOp>) {
       const LossOp op = loss_.op(Net::output_shape);

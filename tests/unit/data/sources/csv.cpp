@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
+#include "lockstep/data/sources/read_fields.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;
@@ -391,4 +392,27 @@ TEST_CASE("options that contradict each other are refused") {
 TEST_CASE("a delimiter that occurs in numbers or quotes is refused") {
   for (const char c : {'"', '\n', '.', '-', '7'})
     CHECK_THROWS_AS(parsed("1,2\n", {.delimiter = c}), ls::UsageError);
+}
+
+TEST_CASE("columns become fields with the names of a network") {
+  const support::Folder folder;
+  folder.write("a.csv", "id,area,region,price,rooms,sold\n1,50,b,1.5,2,0\n2,70,a,2.5,3,1\n");
+  const auto fields = ls::read_csv_fields(
+      folder / "a.csv",
+      {ls::features("numbers=rooms,area", "place=region"), ls::targets("price", "sold")},
+      {.one_hot = {"region"}});
+  const auto values = [&](ls::FieldRole role, const char* name) {
+    return std::get<std::vector<double>>(fields.find(role, name)->values);
+  };
+  CHECK(fields.count() == 2);
+  CHECK(values(ls::FieldRole::feature, "numbers") == std::vector<double>{2, 50, 3, 70});
+  CHECK(values(ls::FieldRole::feature, "place") == std::vector<double>{0, 1, 1, 0});
+  CHECK(values(ls::FieldRole::target, "price") == std::vector<double>{1.5, 2.5});
+  CHECK(values(ls::FieldRole::target, "sold") == std::vector<double>{0, 1});
+  using Catch::Matchers::ContainsSubstring;
+  CHECK_THROWS_WITH(
+      ls::read_csv_fields(folder / "a.csv", {ls::features("numbers=rooms"), ls::targets("prize")}),
+      ContainsSubstring("has no column 'prize'; its columns are 'id', 'area'"));
+  CHECK_THROWS_WITH(ls::read_csv_fields(folder / "a.csv", {ls::features("rooms")}),
+                    ContainsSubstring("select at least two columns"));
 }

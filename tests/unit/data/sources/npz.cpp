@@ -3,7 +3,9 @@
 #include "lockstep/data/sources/npz.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "lockstep/data/sources/read_fields.hpp"
 #include "unit/data/support.hpp"
 
 namespace ls = lockstep;
@@ -207,4 +209,24 @@ TEST_CASE("damaged and missing arrays are refused when they are read") {
       CHECK(text.find(c.fact) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("arrays become fields with the names of a network, in the smallest type") {
+  const support::Folder folder;
+  folder.write("a.npz", of_python);
+  const auto fields =
+      ls::read_npz(folder / "a.npz", ls::features("image=x"), ls::targets("y"), ls::weights("y"));
+  CHECK(fields.count() == 3);
+  const ls::NamedField& image = *fields.find(ls::FieldRole::feature, "image");
+  CHECK(image.shape == ls::shape(2));
+  CHECK(std::get<std::vector<std::uint8_t>>(image.values).size() == 6);
+  const ls::NamedField& y = *fields.find(ls::FieldRole::target, "y");
+  CHECK(y.shape == ls::Shape{});
+  CHECK(std::get<std::vector<std::int32_t>>(y.values) == std::vector<std::int32_t>{7, -8, 9});
+  CHECK(fields.find(ls::FieldRole::weight, "y") != nullptr);
+  using Catch::Matchers::ContainsSubstring;
+  CHECK_THROWS_WITH(ls::read_npz(folder / "a.npz", ls::features("z")),
+                    ContainsSubstring("has no array 'z'; it has 'x', 'y'"));
+  CHECK_THROWS_WITH(ls::read_npz(folder / "a.npz", ls::features("z=x,y")),
+                    ContainsSubstring("field 'z' has 2 arrays; name one"));
 }
