@@ -29,6 +29,11 @@ namespace wire = ls::wire;
 
 struct Net : ls::Sequential<ls::Input<2>, ls::BatchNormalization<>, ls::Dense<256>, ls::ReLU,
                             ls::Dense<280>, ls::Tanh, ls::Dense<3>> {};
+struct PartlyFrozen
+    : ls::Sequential<
+          ls::Input<2>,
+          ls::Frozen<ls::Sequential<ls::BatchNormalization<>, ls::Dense<256, ls::relu>>>,
+          ls::Dense<280, ls::tanh>, ls::Dense<3>> {};
 using Workers = ls::MultiWorkerMirrored<ls::Cpu>;
 // Otherwise gradients would be exchanged in the replica's thread.
 using Member = ls::HierarchicalGroup<ls::detail::JobGroup>::Member;
@@ -138,6 +143,37 @@ TEST_CASE("two workers send the bytes of their format") {
         CHECK(std::abs(bytes[i] - expected[i]) < 0.02 * expected[i] + 200);
       }
     }
+  }
+}
+
+TEST_CASE("two workers send no gradients of layers that do not train") {
+  constexpr auto planned = static_cast<double>(ls::plan<PartlyFrozen, ls::Cpu>.wire_bytes(2));
+  STATIC_REQUIRE(planned == 4 * (256 * 280 + 280 + 280 * 3 + 3));
+  Processes job(2, [&](Here& here) {
+    ls::Model model{PartlyFrozen{}, ls::Seed{3}, Workers{}, replicas::crossentropy, ls::SGD{}};
+    std::uint64_t last = 0;
+    std::vector<double> steps;
+    auto options = line::quiet();
+    options.callbacks = {ls::LambdaCallback{
+        .on_train_batch_begin = [&](auto&&...) { last = ls::sent_bytes(); },
+        .on_train_batch_end =
+            [&](auto&&...) { steps.push_back(static_cast<double>(ls::sent_bytes() - last)); }}};
+    model.fit(data(), options);
+    model.set_trainable("dense_1", false);
+    model.fit(data(), options);
+    here.give({steps[1], steps.back()});
+    if (here.rank == 1) model.set_trainable("dense_1", true);
+    model.fit(data(), options);
+  });
+  REQUIRE(job.all_end());
+  for (std::size_t r = 0; r < 2; ++r) {
+    const std::vector<double> bytes = job.numbers(r);
+    const double of_last = 4 * (280 * 3 + 3);
+    CHECK(std::abs(bytes[0] - planned) < 0.02 * planned + 200);
+    CHECK(std::abs(bytes[1] - of_last) < 0.02 * of_last + 300);
+    CHECK_THAT(std::string(job.report(r).what),
+               ContainsSubstring("a different setting of its layers") &&
+                   ContainsSubstring("call the function in all processes"));
   }
 }
 

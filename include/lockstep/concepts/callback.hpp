@@ -83,6 +83,10 @@ class TrainingControl {
     write_checkpoint(directory, keep);
   }
   virtual void write_checkpoint(const std::string& directory, std::size_t keep) = 0;
+  /// Whether the layers whose names match one of the patterns train from the next step on, as
+  /// Model::set_trainable. Call it in every process. \throws UsageError for a pattern that selects no
+  /// layer.
+  LOCKSTEP_COLD_DECL virtual void set_trainable(const std::vector<std::string>& layers, bool on);
   /// Exchanges the weights with their moving averages (`use_ema`), so that the model has the
   /// averages or, with false, the weights again. Does nothing if it has them already, and before
   /// the first update, when there are no averages yet. Call it in every process. \throws UsageError

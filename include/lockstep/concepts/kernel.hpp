@@ -38,7 +38,7 @@ using UpdateRef = FunctionRef<void(T* dw, std::size_t count)>;
 /// The operands of one kernel call. Shapes are those of the op, with a leading dimension of
 /// step.count. Operands that a kernel did not request are null: `x`, `x2` and `y` in backward
 /// without `keeps_x`, `keeps_x2` and `keeps_y`, `saved` and `once` of size 0, `w`, `dw` and `state`
-/// of ops without parameters.
+/// of ops without parameters. `dw` of a frozen layer is null, if the kernel has `skips_dw`.
 template <class D>
 struct Io {
   using T = typename D::real;
@@ -58,7 +58,7 @@ struct Io {
   A* dy;               ///< gradient of y; its memory may be overwritten by backward
   A* dx;               ///< gradient of x; null if not needed
   A* dx2;              ///< gradient of x2; null if not needed
-  T* dw;               ///< gradient of w
+  T* dw;               ///< gradient of w; null if not needed, for a kernel with `skips_dw`
   /// The unrounded x, if A is not T and x is the batch; null otherwise.
   const T* batch = nullptr;
   /// Update within backward, or empty. Only kernels with `updates` may call it.
@@ -74,13 +74,17 @@ struct KernelTraits {
   static constexpr bool in_place = false;           ///< y may alias x
   static constexpr bool handles_recompute = false;  ///< forward checks io.step.is_recompute
   static constexpr bool dx_in_place = false;        ///< dx may alias x
+  /// Backward writes no dw if io.dw is null, as it is in a frozen layer. For other kernels the engine
+  /// then passes memory that nothing reads.
+  static constexpr bool skips_dw = false;
   /// Backward calls io.update, if set, once for each of the layer's weights, after the last read of
   /// that weight. For other kernels the engine calls it after backward.
   static constexpr bool updates = false;
   /// Whether forward or backward calls io.step.group.
   static constexpr bool exchanges(const auto&) { return false; }
   /// Whether forward changes io.state in training. Unless the kernel also exchanges, all replicas
-  /// then receive the mean of their states, weighted by their numbers of examples.
+  /// then receive the mean of their states, weighted by their numbers of examples. In a frozen layer
+  /// such a kernel runs with `training` = false in both passes, and neither changes nor exchanges.
   static constexpr bool updates_state(const auto&) { return false; }
   static constexpr std::size_t saved(const auto&) { return 0; }
   static constexpr std::size_t saved_once(const auto&) { return 0; }

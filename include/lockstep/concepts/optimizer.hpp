@@ -37,6 +37,7 @@ struct UpdateIo {
   std::array<T*, max_slots> slot;  ///< only the first slot_count() are set
   Penalty penalty;
   double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
+  double rate = 1;  ///< multiplier of the learning rate, which the op has already
 
   /// Whether decay, scaling or clipping is applied before the update rule.
   bool is_adjusted() const { return decay != 0 || scale != 1 || detail::is_finite(limit); }

@@ -64,7 +64,7 @@ constexpr const DenseOp& before_relu(const DenseReLUOp& op) { return op.dense; }
 template <class Op, class D, class Calls>
 struct FusedReLUKernel : KernelTraits {
   using Prepared = Calls;
-  static constexpr bool keeps_x = true, keeps_y = true;
+  static constexpr bool keeps_x = true, keeps_y = true, skips_dw = true;
 
   static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(before_relu(op), io);

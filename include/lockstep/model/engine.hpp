@@ -40,14 +40,18 @@ struct KernelEntry {
   void (*forward)(const void* op, const Io<D>&, void* prepared);
   void (*backward)(const void* op, const Io<D>&, void* prepared);
   PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
-  bool updates;
+  bool updates, skips_dw;
 
   /// The entry of op I of type TheOp in `plan`.
   template <class TheOp, auto& plan, std::size_t I>
   static constexpr KernelEntry of() {
     const auto entry = [](auto calls) {
-      return KernelEntry{&plan.pool.template of<TheOp>().op[I], &calls.forward, &calls.backward,
-                         &calls.prepare, Kernel<TheOp, D>::updates};
+      return KernelEntry{&plan.pool.template of<TheOp>().op[I],
+                         &calls.forward,
+                         &calls.backward,
+                         &calls.prepare,
+                         Kernel<TheOp, D>::updates,
+                         Kernel<TheOp, D>::skips_dw};
     };
     if constexpr (TakesValue<TheOp, D>)
       return entry(KernelCalls<TheOp, D, of_library<TheOp, D>>{});
@@ -123,6 +127,13 @@ class PlanEngine {
   void backward(const T* x, const StepContext& step, FunctionRef<void(const Bucket&)> ready,
                 UpdateRef<T> update = {});
 
+  /// Leaves out the gradients of some steps' weights from now on, and all that only these need:
+  /// held[i] is 1 for such a step i. They run as frozen ones; their ranges are in no bucket. Empty:
+  /// all steps train again.
+  [[gnu::cold]] void hold(std::span<const char> held);
+  /// Whether this is the last range of gradients that backward completes.
+  bool is_last(const Bucket& bucket) const { return &bucket == &plan_->bucket.back(); }
+
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
   const Buffer<Context, T>& gradients() const { return gradients_; }
@@ -140,6 +151,12 @@ class PlanEngine {
   static constexpr std::size_t max_prepared = 8;
   static constexpr bool converts = !std::is_same_v<A, T>;
 
+  /// A plan in which some steps are held.
+  struct Held {
+    EnginePlan<D> plan;
+    std::vector<PlacedStep> step;
+    std::vector<Bucket> bucket;
+  };
   struct PreparedBatch {
     std::size_t count = 0;
     std::vector<PreparedOp> op;
@@ -159,8 +176,14 @@ class PlanEngine {
     }
   }
   [[gnu::cold]] void grow_arena(std::size_t count);
+  [[gnu::cold]] void allocate_unread();
   void recompute_forward(StepId first, StepId last, const T* x, const StepContext& step);
+  void run_backward(StepId i, const T* x, const StepContext& step, UpdateRef<T> update);
   Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
+  static StepContext inference_of(StepContext step) {
+    step.training = false;
+    return step;
+  }
 
   const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
   std::byte* at(std::size_t bytes_per_example) const {
@@ -177,11 +200,13 @@ class PlanEngine {
   }
 
   Context* context_;
-  const EnginePlan<D>* plan_;
+  const EnginePlan<D>*of_, *plan_;  // the network's, and what runs
+  std::unique_ptr<Held> held_;      // what runs, if it is another one; see hold
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
   Buffer<Context, A> batch_;  // these three are used only where A is not T
   Buffer<Context, T> output_, output_gradient_;
+  Buffer<Context, T> unread_;  // dw of frozen layers whose kernels do not skip it
   std::array<std::unique_ptr<PreparedBatch>, max_prepared> prepared_;  // replaced in a ring
   std::size_t next_ = 0;
   PreparedBatch* current_ = nullptr;
@@ -237,15 +262,72 @@ class Engine : public PlanEngine<D> {
 template <class D>
 PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan, bool exchanges_weights)
     : context_(&context),
+      of_(&plan),
       plan_(&plan),
       weights_(exchanges_weights ? Buffer<Context, T>(context, plan.weights, Exchanged{})
                                  : Buffer<Context, T>(context, plan.weights)),
       state_(context, plan.state),
       gradients_(context, plan.weights, Exchanged{}),
-      once_(context, plan.once) {}
+      once_(context, plan.once) {
+  allocate_unread();
+}
 
 template <class D>
 PlanEngine<D>::~PlanEngine() = default;
+
+template <class D>
+void PlanEngine<D>::allocate_unread() {
+  std::size_t size = 0;
+  for (const PlacedStep& s : plan_->step)
+    if (s.runs_backward && !s.wants_dw && !plan_->entry[plan_->entry_of(s)].skips_dw)
+      size = std::max(size, s.w_count);
+  if (size > unread_.size()) unread_ = Buffer<Context, T>(*context_, size);
+}
+
+template <class D>
+void PlanEngine<D>::hold(std::span<const char> held) {
+  plan_ = of_;
+  held_.reset();
+  if (held.empty()) return;
+  Held& own = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}}));
+  own.step.assign(of_->step.begin(), of_->step.end());
+  const bool wants_input = !own.step.empty() && own.step[0].reads_input && own.step[0].wants_dx;
+  std::vector<char> has_gradient(1, wants_input);  // of each value
+  const auto needs = [&](ValueId v) -> char& {
+    const auto i = static_cast<std::size_t>(v);
+    if (i >= has_gradient.size()) has_gradient.resize(i + 1);
+    return has_gradient[i];
+  };
+  std::vector<Bucket> trained;  // ranges of weights, ascending
+  for (std::size_t i = 0; i < own.step.size(); ++i) {
+    PlacedStep& s = own.step[i];
+    s.wants_dw = s.wants_dw && held[i] == 0;
+    s.infers = s.infers || (held[i] != 0 && s.has_statistics);
+    if (s.wants_dw) trained.push_back({s.w, s.w + s.w_count, {}});
+    s.wants_dx = needs(s.in0);
+    s.adds_dx = s.adds_dx && s.wants_dx;
+    if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
+    s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
+    s.runs_backward = s.wants_dw || s.wants_dx || s.wants_dx2;
+    needs(s.out) = s.runs_backward;
+  }
+  std::sort(trained.begin(), trained.end(),
+            [](const Bucket& a, const Bucket& b) { return a.begin < b.begin; });
+  for (const Bucket& b : of_->bucket)
+    for (auto range = trained.rbegin(); range != trained.rend(); ++range) {
+      const std::size_t begin = std::max(range->begin, b.begin), end = std::min(range->end, b.end);
+      if (begin >= end) continue;
+      if (!own.bucket.empty() && own.bucket.back().begin == end &&
+          own.bucket.back().after == b.after)
+        own.bucket.back().begin = begin;
+      else
+        own.bucket.push_back({begin, end, b.after});
+    }
+  own.plan.step = own.step;
+  own.plan.bucket = own.bucket;
+  plan_ = &own.plan;
+  allocate_unread();
+}
 
 template <class D>
 void PlanEngine<D>::find_or_prepare(std::size_t count) {
@@ -280,12 +362,14 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
     begin_work(*context_, {.pass = pass, .part = "batch", .step = step.step});
     context_->convert(batch_.data(), x, step.count * plan_->input);
   }
+  const StepContext inference = inference_of(step);
   for (StepId i{}; static_cast<std::size_t>(i) < plan_->step.size(); ++i) {
     const PlacedStep& s = step_of(i);
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(pass, i, step);
-    entry.forward(entry.op, io_of(s, s.forward, x, step), current_->op[e].state.get());
+    entry.forward(entry.op, io_of(s, s.forward, x, s.infers ? inference : step),
+                  current_->op[e].state.get());
   }
   if (plan_->output_is_input) return x;
   const A* const y = reinterpret_cast<const A*>(at(plan_->output_place));
@@ -315,32 +399,43 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
     if (!plan_->output_is_input)
       context_->convert(reinterpret_cast<A*>(at(plan_->gradient_place)), output_gradient_.data(),
                         step.count * plan_->output);
+  const StepContext inference = inference_of(step);
   std::size_t next = 0;
   for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
-    if (exists(s.segment_begin)) recompute_forward(s.segment_begin, i, x, step);
-    const std::size_t e = plan_->entry_of(s);
-    const KernelEntry<D>& entry = plan_->entry[e];
-    Io<D> io = io_of(s, s.backward, x, step);
-    // Operands that the kernel did not request may have been overwritten by now.
-    if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
-    if (!s.keeps_x2) io.x2 = nullptr;
-    if (!s.keeps_y) io.y = nullptr;
-    T* const dw = io.dw;
-    if (s.adds_dw)
-      io.dw = reinterpret_cast<T*>(once_.data() + plan_->shared_gradient);
-    else if (s.completes_dw)
-      io.update = update;
-    begin_layers(WorkPass::backward, i, step);
-    entry.backward(entry.op, io, current_->op[e].state.get());
-    if (s.adds_dw) context_->add(dw, io.dw, s.w_count);
-    if (update && s.completes_dw && s.w_count > 0 && (s.adds_dw || !entry.updates))
-      update(dw, s.w_count);
-    if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
-    if (s.adds_dx2)
-      context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
-    if (next < plan_->bucket.size() && plan_->bucket[next].after == i) ready(plan_->bucket[next++]);
+    if (exists(s.segment_begin) && s.runs_backward) recompute_forward(s.segment_begin, i, x, step);
+    if (s.runs_backward) run_backward(i, x, s.infers ? inference : step, update);
+    while (next < plan_->bucket.size() && plan_->bucket[next].after == i)
+      ready(plan_->bucket[next++]);
   }
+}
+
+template <class D>
+void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
+                                 UpdateRef<T> update) {
+  const PlacedStep& s = step_of(i);
+  const std::size_t e = plan_->entry_of(s);
+  const KernelEntry<D>& entry = plan_->entry[e];
+  Io<D> io = io_of(s, s.backward, x, step);
+  // Operands that the kernel did not request may have been overwritten by now.
+  if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
+  if (!s.keeps_x2) io.x2 = nullptr;
+  if (!s.keeps_y) io.y = nullptr;
+  T* const dw = io.dw;
+  const bool adds_dw = s.adds_dw && s.wants_dw;
+  if (adds_dw)
+    io.dw = reinterpret_cast<T*>(once_.data() + plan_->shared_gradient);
+  else if (s.wants_dw && s.completes_dw)
+    io.update = update;
+  else if (!s.wants_dw && s.w_count > 0 && !entry.skips_dw)
+    io.dw = unread_.data();
+  begin_layers(WorkPass::backward, i, step);
+  entry.backward(entry.op, io, current_->op[e].state.get());
+  if (adds_dw) context_->add(dw, io.dw, s.w_count);
+  if (update && s.wants_dw && s.completes_dw && (adds_dw || !entry.updates)) update(dw, s.w_count);
+  if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
+  if (s.adds_dx2)
+    context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
 }
 
 template <class D>
@@ -362,13 +457,15 @@ void PlanEngine<D>::recompute_forward(StepId first, StepId last, const T* x,
                                       const StepContext& step) {
   StepContext recompute = step;
   recompute.is_recompute = true;
+  const StepContext inference = inference_of(recompute);
   for (StepId i = first; i <= last; ++i) {
     const PlacedStep& s = step_of(i);
     if (!s.is_recomputed) continue;
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(WorkPass::recompute, i, step);
-    entry.forward(entry.op, io_of(s, s.backward, x, recompute), current_->op[e].state.get());
+    entry.forward(entry.op, io_of(s, s.backward, x, s.infers ? inference : recompute),
+                  current_->op[e].state.get());
   }
 }
 
@@ -389,7 +486,7 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
                 : s.reads_input2 ? input
                                  : place(places.x2),
           .y = place(places.y),
-          .w = s.w_count > 0 ? weights_.data() + s.w : nullptr,
+          .w = s.w_count > 0 ? (s.is_frozen ? state_ : weights_).data() + s.w : nullptr,
           .state = s.state_count > 0 ? state_.data() + s.state : nullptr,
           .saved = s.saves ? at(places.saved) : nullptr,
           .once = s.saves_once ? once_.data() + s.once : nullptr,
@@ -397,7 +494,7 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
           .dy = place(s.dy),
           .dx = s.wants_dx ? place(s.dx) : nullptr,
           .dx2 = s.wants_dx2 ? place(s.dx2) : nullptr,
-          .dw = s.w_count > 0 ? gradients_.data() + s.w : nullptr,
+          .dw = s.wants_dw ? gradients_.data() + s.w : nullptr,
           .batch = converts && s.reads_input ? x : nullptr};
 }
 

@@ -165,24 +165,25 @@ class ForwardEngine {
     const auto place = [&](std::size_t offset) {
       return reinterpret_cast<A*>(at(offset, step.count));
     };
-    return {.step = step,
-            .device = context_,
-            .key = s.key,
-            .x = s.reads_input ? input : place(s.forward.x),
-            .x2 = !exists(s.in1)   ? nullptr
-                  : s.reads_input2 ? input
-                                   : place(s.forward.x2),
-            .y = place(s.forward.y),
-            .w = s.w_count > 0 ? parameters.weights + s.w : nullptr,
-            .state = s.state_count > 0 ? parameters.state + s.state : nullptr,
-            .saved = s.saves ? at(s.forward.saved, step.count) : nullptr,
-            .once = s.saves_once ? once_.data() + s.once : nullptr,
-            .scratch = scratch_.data(),
-            .dy = nullptr,
-            .dx = nullptr,
-            .dx2 = nullptr,
-            .dw = nullptr,
-            .batch = !std::is_same_v<A, T> && s.reads_input ? x : nullptr};
+    return {
+        .step = step,
+        .device = context_,
+        .key = s.key,
+        .x = s.reads_input ? input : place(s.forward.x),
+        .x2 = !exists(s.in1)   ? nullptr
+              : s.reads_input2 ? input
+                               : place(s.forward.x2),
+        .y = place(s.forward.y),
+        .w = s.w_count > 0 ? (s.is_frozen ? parameters.state : parameters.weights) + s.w : nullptr,
+        .state = s.state_count > 0 ? parameters.state + s.state : nullptr,
+        .saved = s.saves ? at(s.forward.saved, step.count) : nullptr,
+        .once = s.saves_once ? once_.data() + s.once : nullptr,
+        .scratch = scratch_.data(),
+        .dy = nullptr,
+        .dx = nullptr,
+        .dx2 = nullptr,
+        .dw = nullptr,
+        .batch = !std::is_same_v<A, T> && s.reads_input ? x : nullptr};
   }
 
   template <class E>

@@ -2,7 +2,8 @@
 /// The first stage of a plan: removes views and applies the device's rewrite rules. Invariants:
 /// rules match along the data flow, not the list of nodes; a fused step stands at the position of
 /// its last op, where its second operand is available; ops are not fused if their weights are not
-/// adjacent or if the edge of a Recompute block separates them; each rule is one linear pass.
+/// adjacent, if only some of those with parameters are frozen, or if the edge of a Recompute block
+/// separates them; each rule is one linear pass.
 /// \code
 ///   graph    conv2d   batch_normalization   flatten   re_lu   dense
 ///   views    conv2d   batch_normalization             re_lu   dense
@@ -117,17 +118,21 @@ constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Si
 }
 
 /// Whether the weights of the steps form one contiguous range, and likewise their state, as a
-/// kernel has one pointer for each. Weights with several calls are not joined to others.
+/// kernel has one pointer for each, and all steps with parameters or none of them are frozen. Weights
+/// with several calls are not joined to others.
 template <std::size_t Size, std::size_t Length>
 constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepId, Length>& at) {
   std::size_t w_end = 0, state_end = 0;
-  bool has_weights = false, has_shared = false;
+  bool has_weights = false, has_shared = false, has_frozen = false, has_other = false;
   for (const StepId i : at) {
     const PlanStep& s = steps.step[i];
     const bool is_shared = s.first >= 0 || s.calls > 1;
     if (s.w_count > 0 && has_weights && (is_shared || has_shared)) return false;
     has_weights = has_weights || s.w_count > 0;
     has_shared = has_shared || is_shared;
+    has_frozen = has_frozen || s.is_frozen;
+    has_other = has_other || (!s.is_frozen && s.w_count + s.state_count > 0);
+    if (has_frozen && has_other) return false;
     if ((s.w_count > 0 && w_end > 0 && s.w != w_end) ||
         (s.state_count > 0 && state_end > 0 && s.state != state_end))
       return false;
@@ -152,6 +157,7 @@ constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& 
     fused.w_count += part.w_count;
     if (fused.state_count == 0) fused.state = part.state;
     fused.state_count += part.state_count;
+    fused.is_frozen = fused.is_frozen || part.is_frozen;
     fused.out = part.out;
   }
   return fused;

@@ -52,7 +52,7 @@ struct Node {
   int type = 0;                               ///< index of the op's type in Graph::ops
   std::size_t op = 0;                         ///< index of the op's value in its OpBin
   ValueId in0{}, in1 = ValueId::none, out{};  ///< a unary op has no in1
-  std::size_t w = 0, w_count = 0;             ///< range in the flat weights
+  std::size_t w = 0, w_count = 0;             ///< range in the flat weights, or state if frozen
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   std::string_view block;             ///< path of its named blocks, "decoder"; empty outside
@@ -64,7 +64,11 @@ struct Node {
   int calls = 1;                      ///< in the node of the first call: the number of all
   bool is_tied = false;               ///< a layer of its own that uses the weights of another
   bool reads_row = false;             ///< reads its part of the network's input row itself
+  bool is_frozen = false;             ///< has parameters, all of which are in the flat state
   double flops = 0;                   ///< forward pass, per example
+
+  /// Whether the layer has weights that training changes.
+  constexpr bool trains() const { return w_count > 0 && !is_frozen; }
 };
 
 /// A parameter of the model.
@@ -72,6 +76,8 @@ struct NamedParameter : Parameter {
   std::string_view layer, block;
   int ordinal = 0;
   std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
+  bool of_frozen_layer = false;
+  bool is_frozen = false;  ///< trainable, if the layer were not frozen
 };
 
 /// "conv2d", "conv2d_1".
@@ -184,9 +190,14 @@ struct SharedLayer {
 };
 
 /// The graph under construction. `add` is called once per layer, in the order that `Sequential`,
-/// `Residual`, `Parallel`, `Repeat`, `Recompute`, `Graph` and `Shared` define. `Calls`: calls of
-/// shared layers, each of which is a node or several. `Outputs`: at least the number of outputs, if
-/// there are several.
+/// `Residual`, `Parallel`, `Repeat`, `Recompute`, `Frozen`, `Graph` and `Shared` define; then
+/// `finish`. `Calls`: calls of shared layers, each of which is a node or several. `Outputs`: at least
+/// the number of outputs, if there are several.
+/// \code
+///   weights   | of all layers that are not frozen |
+///   state     | theirs                            | weights, state of each frozen layer |
+///             0                                   trained_state                         state
+/// \endcode
 template <class Ops, std::size_t Nodes, std::size_t Parameters, std::size_t Blocks = 0,
           std::size_t Calls = 0, std::size_t Outputs = 0>
 struct Graph {
@@ -199,7 +210,9 @@ struct Graph {
   ValueId output{};
   int segment = -1, segments = 0;      ///< of Recompute: the current block, and the number of
                                        ///< blocks
+  bool frozen = false;                 ///< within a block of Frozen
   std::size_t weights = 0, state = 0;  ///< elements of the flat buffers
+  std::size_t trained_state = 0;       ///< elements of the state that training may change
   double flops = 0;                    ///< forward pass, per example
   Failure failure{};
   NameNumbers<Nodes + Blocks> numbers{};
@@ -242,6 +255,12 @@ struct Graph {
       if constexpr (Calls > 0) {
         if (repeats >= 0) return end_call<L>(n, op, in);
       }
+      n.is_frozen = frozen && weights_of(op) + state_of(op) > 0;
+      if (n.is_frozen) {
+        n.w = frozen_size;
+        n.state = frozen_size + weights_of(op);
+      }
+      std::size_t w_end = n.w, state_end = n.state;
       for (const Parameter& p : L::parameters(in)) {
         if (!p.present) continue;
         NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
@@ -249,11 +268,17 @@ struct Graph {
         q.layer = n.name;
         q.block = n.block;
         q.ordinal = n.ordinal;
-        q.offset = p.trainable ? weights : state;
-        (p.trainable ? weights : state) += p.shape.size();
+        q.of_frozen_layer = n.is_frozen;
+        q.is_frozen = p.trainable && n.is_frozen;
+        q.trainable = p.trainable && !n.is_frozen;
+        std::size_t& end = p.trainable ? w_end : state_end;
+        q.offset = end;
+        end += p.shape.size();
       }
-      n.w_count = weights - n.w;
-      n.state_count = state - n.state;
+      n.w_count = w_end - n.w;
+      n.state_count = state_end - n.state;
+      (n.is_frozen ? frozen_size : state) = state_end;
+      if (!n.is_frozen) weights = w_end;
       if (n.w_count != weights_of(op) || n.state_count != state_of(op)) {
         failure = {Failure::parameters_differ, position, in, {}, n.w_count, n.state_count};
         return v;
@@ -376,6 +401,21 @@ struct Graph {
   }
   constexpr void leave_segment(int outer) { segment = outer; }
 
+  /// Places the parameters of frozen layers after the other state.
+  constexpr void finish() {
+    trained_state = state;
+    state += frozen_size;
+    if (frozen_size == 0) return;
+    for (int i = 0; i < nodes; ++i)
+      if (Node& n = node[static_cast<std::size_t>(i)]; n.is_frozen) {
+        n.w += trained_state;
+        n.state += trained_state;
+      }
+    for (int i = 0; i < parameters; ++i)
+      if (NamedParameter& p = parameter[static_cast<std::size_t>(i)]; p.of_frozen_layer)
+        p.offset += trained_state;
+  }
+
  private:
   static constexpr int part_type = index_in<RowSliceOp>(Ops{});
   static constexpr bool has_parts = part_type >= 0;
@@ -408,11 +448,12 @@ struct Graph {
     op = op.of_row(static_cast<int>(p.in.size()), p.offset);
     return true;
   }
-  /// The first trainable parameter of a layer; null if there is none.
+  /// The first parameter of a layer that training changes, or would if it were not frozen; null if there
+  /// is none.
   constexpr const NamedParameter* first_parameter(const Node& n) const {
     for (int i = 0; i < parameters; ++i) {
       const NamedParameter& p = parameter[static_cast<std::size_t>(i)];
-      if (p.trainable && is_of(p, n)) return &p;
+      if ((p.trainable || p.is_frozen) && is_of(p, n)) return &p;
     }
     return nullptr;
   }
@@ -438,10 +479,12 @@ struct Graph {
     n.w_count = first.w_count;
     n.state = first.state;
     n.state_count = first.state_count;
+    n.is_frozen = first.is_frozen;
     n.first = index;
     n.call = first.calls++;
     ++further_calls;
   }
+  std::size_t frozen_size = 0;
 
   template <class TheOp>
   constexpr Node& push(const TheOp& op, ValueId in0, ValueId in1, std::string_view name,
@@ -524,6 +567,7 @@ struct Built {
     if (paths.equal_names) g.failure.kind = Failure::equal_names;
     g.value[ValueId::batch] = In;
     if constexpr (Body::layers_ok) g.output = g.template add<Body>(ValueId::batch);
+    g.finish();
     return g;
   }();
   static constexpr Failure failure = graph.failure;

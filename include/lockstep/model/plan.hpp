@@ -213,7 +213,7 @@ constexpr double flops_of(const PlanStep& s) {
 }
 /// FLOPs of backward divided by those of forward: once for dw, and once for dx if it is needed.
 constexpr int backward_factor(const PlacedStep& s) {
-  return (s.w_count > 0 ? 1 : 0) + (s.wants_dx ? 1 : 0);
+  return (s.trains() ? 1 : 0) + (s.wants_dx ? 1 : 0);
 }
 
 }  // namespace lockstep::detail

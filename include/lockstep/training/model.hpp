@@ -635,6 +635,44 @@ class Model<Net, S, L, O, Ms...> {
   double learning_rate() const { return kept_.rate_of(replicas_); }
   /// Overrides the optimizer's rate or schedule from the next step on, until `clear_learning_rate`.
   void set_learning_rate(double rate) { kept_.set_rate(rate); }
+  /// Keras' `layer.trainable`, by patterns of names: `*` stands for any text, a block's name for all
+  /// layers in it. From the next step on the gradients of layers that do not train are not computed
+  /// and not exchanged, their weights stay as they are, and their BatchNormalization is in inference
+  /// mode; dropout stays active. The optimizer keeps their slots. A checkpoint has the setting. All
+  /// processes of a job call it; one that does not is named. The same for layers that never train,
+  /// with less memory, is ls::Frozen.
+  /// \throws UsageError for a pattern that selects no layer, for a layer in ls::Frozen, and under
+  /// ls::wire, ls::LocalSgd, ls::DiLoCo and asynchronous parameter servers.
+  /// \code
+  ///   model.set_trainable("backbone/*", false);
+  ///   model.fit(train, {.epochs = 3});
+  ///   model.set_trainable("backbone/*", true);
+  ///   model.fit(train, {.epochs = 3});
+  /// \endcode
+  void set_trainable(const NamePatterns& layers, bool on) {
+    check_between_steps("set_trainable");
+    replicas_.set_trainable(layers, on);
+  }
+  /// Names of the layers that `set_trainable` has switched off.
+  std::vector<std::string> untrained_layers() const { return replicas_.settings().held; }
+  /// dlib's `set_learning_rate_multiplier`: the learning rate of some parameters, as a multiple of
+  /// the model's. A layer's name stands for its parameters. Kept in checkpoints; all processes of a
+  /// job call it. \throws UsageError for a pattern that selects no parameter that trains, and for a
+  /// negative multiplier.
+  /// \code
+  ///   model.set_rate_multiplier("backbone/*", 0.1);
+  ///   model.set_decay_multiplier("*/bias", 0);
+  /// \endcode
+  void set_rate_multiplier(const NamePatterns& parameters, double multiplier) {
+    set_multiplier("set_rate_multiplier", parameters, &detail::ParameterMultipliers::rate,
+                   multiplier);
+  }
+  /// dlib's `set_weight_decay_multiplier`: the same of the optimizer's weight decay, which is also
+  /// multiplied by the rate's multiplier. Regularizers are not affected.
+  void set_decay_multiplier(const NamePatterns& parameters, double multiplier) {
+    set_multiplier("set_decay_multiplier", parameters, &detail::ParameterMultipliers::decay,
+                   multiplier);
+  }
   /// Returns to the optimizer's own rate or schedule after `set_learning_rate`, a
   /// LearningRateScheduler or ReduceLROnPlateau has overridden it. All processes of a job call it.
   void clear_learning_rate() { kept_.rate = kept_.unsent_rate = std::nullopt; }
@@ -691,6 +729,12 @@ class Model<Net, S, L, O, Ms...> {
   static M checked_metric(M metric, const TheLoss& loss) {
     detail::check_metric<Net, device>(metric, loss);
     return checked(std::move(metric));
+  }
+
+  void set_multiplier(const char* call, const NamePatterns& parameters,
+                      double detail::ParameterMultipliers::* which, double value) {
+    check_between_steps(call);
+    replicas_.set_multiplier(call, parameters, which, value);
   }
 
   using OwnSteps = detail::ProgramSteps<Replicas>;

@@ -102,6 +102,7 @@ struct Run final : TrainingControl {
   LOCKSTEP_COLD_DECL void set_weights(std::span<const std::byte> copy) override;
   LOCKSTEP_COLD_DECL void save_weights(const std::string& path) override;
   LOCKSTEP_COLD_DECL void write_checkpoint(const std::string& directory, std::size_t keep) override;
+  LOCKSTEP_COLD_DECL void set_trainable(const std::vector<std::string>& layers, bool on) override;
   LOCKSTEP_COLD_DECL void swap_averages(bool averages) override;
   LOCKSTEP_COLD_DECL void check_membership() override;
   LOCKSTEP_DECL const TrainingParams& params() const override;

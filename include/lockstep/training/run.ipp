@@ -204,6 +204,10 @@ void Run::check_membership() {
   if (ElasticRuns* const elastic = replicas.elastic(); elastic && elastic->allows_nested())
     ElasticRuns::finish(replicas);
 }
+void Run::set_trainable(const std::vector<std::string>& layers, bool on) {
+  check_whole("set_trainable");
+  replicas.set_trainable(layers, on);
+}
 void Run::swap_averages(bool averages) {
   check_whole("swap_averages");
   replicas.swap_averages(averages);

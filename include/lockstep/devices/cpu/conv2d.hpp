@@ -95,7 +95,9 @@ class ConvolutionCalls {
 
   void backward(const Conv2DOp& op, const Io<D>& io) {
     if (io.step.count == 0) {
-      std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0), T(0));
+      if (io.dw != nullptr)
+        std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
+                    T(0));
       return;
     }
     const A* dy = io.dy;
@@ -108,8 +110,10 @@ class ConvolutionCalls {
     if (io.dx != nullptr) gradient_of_input(io, dy);
   }
 
-  /// Writes dw and db for at least one example. `dy` is masked already if there is a ReLU.
+  /// Writes dw and db, unless dw is null, for at least one example. `dy` is masked already if there
+  /// is a ReLU.
   void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const A* dy) {
+    if (io.dw == nullptr) return;
     const dnnl_stream_t stream = io.device.stream();
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
     if constexpr (!mixed) {
@@ -348,7 +352,7 @@ struct Kernel<Conv2DOp, BasicCpu<P>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::ConvolutionCalls<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 
   template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const Conv2DOp& op, typename D::Context& context, std::size_t count,

@@ -46,15 +46,16 @@ class TransposedCalls {
 
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) {
     if (io.step.count == 0) {
-      std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
-                  T(0));
+      if (io.dw != nullptr)
+        std::fill_n(io.dw, op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
+                    T(0));
       return;
     }
     Io<D> back = io;
     back.x = io.dy;
     back.dy = const_cast<A*>(io.x);  // read-only, since C has no ReLU
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
-    if (op.bias)
+    if (op.bias && io.dw != nullptr)
       column_sums(io.device.threads(), io.dy, pixels(op, io.step.count),
                   static_cast<std::size_t>(op.filters), io.dw + op.kernel_size(),
                   io.scratch + sums_);
@@ -90,7 +91,7 @@ template <class P>
 struct Kernel<Conv2DTransposeOp, BasicCpu<P>>
     : PreparedKernel<Conv2DTransposeOp, BasicCpu<P>, detail::TransposedCalls<BasicCpu<P>>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 };
 
 static_assert(HasKernel<Conv2DTransposeOp, Cpu>);

@@ -86,7 +86,7 @@ class InnerProductCalls {
               std::numeric_limits<float>::infinity());
   }
 
-  /// Writes io.dw and, unless it is null, io.dx. DenseTiles calls io.update for each block of
+  /// Writes io.dw and io.dx, except for one that is null. DenseTiles calls io.update for each block of
   /// weights; the other ways call it once, at the end.
   void backward(const DenseOp& op, const Io<D>& io) {
     if constexpr (std::is_same_v<A, float>)
@@ -105,7 +105,7 @@ class InnerProductCalls {
   /// Finishes dw before it writes dx, which may alias x.
   void gradients(const DenseOp& op, const Io<D>& io) {
     if (io.step.count == 0) {
-      std::fill_n(io.dw, op.weights(), T(0));
+      if (io.dw != nullptr) std::fill_n(io.dw, op.weights(), T(0));
       return;
     }
     if constexpr (std::is_same_v<A, float>)
@@ -119,9 +119,11 @@ class InnerProductCalls {
       mask_(stream, io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
-    backward_weights_(stream, io.scratch, {io.x, dy, unpack_.destination(io.scratch, io.dw)});
-    unpack_.unpack(stream, io.scratch, io.dw);
-    if (op.bias)
+    if (io.dw != nullptr) {
+      backward_weights_(stream, io.scratch, {io.x, dy, unpack_.destination(io.scratch, io.dw)});
+      unpack_.unpack(stream, io.scratch, io.dw);
+    }
+    if (op.bias && io.dw != nullptr)
       column_sums(io.device.threads(), dy, io.step.count * op.rows(),
                   static_cast<std::size_t>(op.units), io.dw + op.kernel_size(),
                   io.scratch + bias_sums_);
@@ -201,7 +203,7 @@ struct Kernel<DenseOp, BasicCpu<P>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCpu<P>;
   using Prepared = detail::InnerProductCalls<D>;
-  static constexpr bool keeps_x = true, dx_in_place = true, updates = true;
+  static constexpr bool keeps_x = true, dx_in_place = true, updates = true, skips_dw = true;
 
   template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const DenseOp& op, typename D::Context& context, std::size_t count,

@@ -60,8 +60,8 @@ class DenseByInputs {
     });
   }
 
-  /// Writes dw (inputs, units), followed by db (units) if the op has a bias, and dx (count, inputs)
-  /// unless dx is null.
+  /// Writes dw (inputs, units), followed by db (units) if the op has a bias, and dx (count, inputs),
+  /// except for one that is null.
   void backward(const DenseOp& op, const onednn::Site& at, std::size_t count, const float* x,
                 const float* w, const float* y, const float* dy, float* dx, float* dw,
                 float* scratch) const {
@@ -72,13 +72,14 @@ class DenseByInputs {
     }
     for_inputs(op, at, [&](Slice in, std::size_t) {
       const dnnl_status_t status =
-          multiply('T', 'N', in.count, units, count, x + in.first, op.inputs, dy, op.units,
-                   dw + in.first * units, op.units);
+          dw == nullptr ? dnnl_success
+                        : multiply('T', 'N', in.count, units, count, x + in.first, op.inputs, dy,
+                                   op.units, dw + in.first * units, op.units);
       if (status != dnnl_success || dx == nullptr) return status;
       return multiply('N', 'T', count, in.count, units, dy, op.units, w + in.first * units,
                       op.units, dx + in.first, op.inputs);
     });
-    if (op.bias)
+    if (op.bias && dw != nullptr)
       column_sums(threads_, dy, count, units, dw + op.kernel_size(),
                   reinterpret_cast<std::byte*>(scratch) + parts_bytes(op, count));
   }

@@ -38,7 +38,7 @@ class DepthwiseCalls {
 
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) {
     if (op.multiplier == 1 || io.step.count == 0) return calls_.backward(op_, io);
-    calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
+    if (io.dw != nullptr) calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
     if (io.dx == nullptr) return;
     Io<D> wide = io;  // dx of the copies overwrites the repeated x, which is no longer needed
     wide.dx = reinterpret_cast<A*>(io.scratch + repeated_);
@@ -95,7 +95,7 @@ template <class P>
 struct Kernel<DepthwiseConv2DOp, BasicCpu<P>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCpu<P>, detail::DepthwiseCalls<BasicCpu<P>>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cpu>);

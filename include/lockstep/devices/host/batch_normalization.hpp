@@ -8,6 +8,9 @@
 ///       |                                |
 ///     y = x_hat gamma + beta           dx = gamma scale (dy - mean(dy) - x_hat mean(dy x_hat))
 ///
+/// In inference, and so in a frozen layer, mean and variance are the running statistics, constants
+/// for backward: dx = gamma scale dy.
+///
 /// Invariants: statistics and sums are in double. With `synchronized`, all replicas use the same
 /// batch statistics and write the same running statistics, even a replica without examples.
 /// Otherwise a replica without examples leaves its running statistics unchanged, and
@@ -47,7 +50,7 @@ struct BatchStatistics {
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
   using Prepared = typename Loops::Workspace;
-  static constexpr bool keeps_x = true, handles_recompute = true;
+  static constexpr bool keeps_x = true, handles_recompute = true, skips_dw = true;
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
   /// Layout of `io.once`, in doubles: rows (1), mean (channels), scale (channels), sum_dy
@@ -87,6 +90,7 @@ struct BatchNormalizationKernel : KernelTraits {
         move(moving_variance[k], variance[k]);
       }
     } else {
+      *rows = static_cast<double>(io.step.count * op.rows());
       for (std::size_t k = 0; k < channels; ++k) {
         mean[k] = static_cast<double>(moving_mean[k]);
         variance[k] = static_cast<double>(moving_variance[k]);
@@ -105,18 +109,24 @@ struct BatchNormalizationKernel : KernelTraits {
     const BatchStatistics s{*rows, rows + 1, rows + 1 + channels};
     double* const sum_dy = rows + 1 + 2 * channels;  // (channels)
     double* const sum_dy_xhat = sum_dy + channels;   // (channels)
-    if (io.step.count > 0)
+    // The loops over the sums also write dx2.
+    const bool wants_sums = io.step.training || io.dw != nullptr || io.dx2 != nullptr;
+    if (io.step.count > 0 && wants_sums)
       Loops::sums(op, io, s, sum_dy, sum_dy_xhat, workspace);
     else
       std::fill_n(sum_dy, 2 * channels, 0.0);
     // dgamma and dbeta are those of this replica; the gradient buckets sum them over replicas.
-    T* dw = io.dw;
-    if (op.scale)
-      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy_xhat[k]);
-    if (op.center)
-      for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy[k]);
+    if (T* dw = io.dw; dw != nullptr) {
+      if (op.scale)
+        for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy_xhat[k]);
+      if (op.center)
+        for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy[k]);
+    }
     if (io.dx == nullptr) return;
-    if (op.synchronized && io.step.group.size() > 1) io.step.group.all_reduce(sum_dy, 2 * channels);
+    if (!io.step.training)
+      std::fill_n(sum_dy, 2 * channels, 0.0);
+    else if (op.synchronized && io.step.group.size() > 1)
+      io.step.group.all_reduce(sum_dy, 2 * channels);
     if (io.step.count == 0) return;
     for (std::size_t k = 0; k < 2 * channels; ++k) sum_dy[k] /= *rows;
     Loops::gradient(op, io, s, sum_dy, sum_dy_xhat, workspace);

@@ -18,14 +18,16 @@ class DoubleSums {
       : size_(size), sums_(std::is_same_v<T, double> ? 0 : size) {}
   std::size_t scratch_bytes() const { return 0; }
 
-  /// Returns zeroed accumulators. They are `to` itself if T is double.
+  /// Returns zeroed accumulators. They are `to` itself if T is double. Null if `to` is.
   double* begin(T* to) {
+    if (to == nullptr) return nullptr;
     double* const sums = place(to);
     std::fill_n(sums, size_, 0.0);
     return sums;
   }
   /// Rounds the sums into `to`.
   void end(T* to) {
+    if (to == nullptr) return;
     if constexpr (!std::is_same_v<T, double>)
       std::transform(sums_.begin(), sums_.end(), to, [](double v) { return static_cast<T>(v); });
   }

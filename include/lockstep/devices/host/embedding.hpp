@@ -48,7 +48,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 
   /// The positions of a batch's indices, grouped by table row:
   ///
@@ -88,6 +88,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.x_size(), A(0));
+    if (io.dw == nullptr) return;
     const std::size_t rows = std::min(static_cast<std::size_t>(op.vocabulary), io.step.table_rows);
     sort(op, io, rows, sorted);
     for (std::size_t r = 0, begin = 0; r < rows; ++r) {

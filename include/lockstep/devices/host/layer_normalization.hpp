@@ -19,7 +19,7 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::DoubleSums<T>;
 
   static Prepared prepare(const LayerNormalizationOp& op, typename D::Context&, std::size_t) {
@@ -63,8 +63,9 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     const std::size_t channels = op.channels(), rows = io.step.count * op.rows();
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     double* const dw = sums.begin(io.dw);
-    double* const d_gamma = op.scale ? dw : nullptr;                              // (channels)
-    double* const d_beta = op.center ? dw + (op.scale ? channels : 0) : nullptr;  // (channels)
+    double* const d_gamma = op.scale ? dw : nullptr;  // (channels)
+    double* const d_beta =
+        op.center && dw ? dw + (op.scale ? channels : 0) : nullptr;  // (channels)
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     for (std::size_t row = 0; row < rows; ++row) {
       const A* const x = io.x + row * channels;    // (channels)

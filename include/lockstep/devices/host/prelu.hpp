@@ -42,7 +42,7 @@ struct Kernel<PReLUOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::PReLUPlaces<T>;
 
   static Prepared prepare(const PReLUOp& op, typename D::Context&, std::size_t) {
@@ -64,7 +64,7 @@ struct Kernel<PReLUOp, D> : KernelTraits {
     for (std::size_t n = 0; n < io.step.count; ++n)
       for (std::size_t i = 0; i < size; ++i) {
         const T x = T(io.x[n * size + i]), dy = T(io.dy[n * size + i]);
-        if (!(x > 0)) dw[alpha.place[i]] += static_cast<double>(x) * static_cast<double>(dy);
+        if (dw && !(x > 0)) dw[alpha.place[i]] += static_cast<double>(x) * static_cast<double>(dy);
         // 0 at 0, and NaN at NaN.
         if (io.dx != nullptr)
           io.dx[n * size + i] = A(dy * (x > 0 ? T(1) : x < 0 ? io.w[alpha.place[i]] : T(0) * x));

@@ -19,7 +19,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::DoubleSums<T>;
 
   static Prepared prepare(const Conv2DOp& op, typename Reference<T>::Context&, std::size_t) {
@@ -52,32 +52,34 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
                channels = static_cast<std::size_t>(op.group_channels()),
                filters = static_cast<std::size_t>(op.filters), each = filters / groups;
     double* const dw = sums.begin(io.dw);
-    double* const d_bias = dw + op.kernel_size();  // (filters)
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
-    if (op.bias) {
+    if (op.bias && dw) {
+      double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
-    detail::for_each_tap(
-        op.rows(), op.columns(), io.step.count,
-        [&](std::size_t in, std::size_t tap, std::size_t out) {
-          const T* const x = io.x + in * groups * channels;         // (groups, channels)
-          const T* const dy = io.dy + out * filters;                // (groups, each)
-          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
-          double* const d_kernel = dw + tap * channels * filters;   // (channels, filters)
-          for (std::size_t g = 0; g < groups; ++g)
-            for (std::size_t k = 0; k < channels; ++k) {
-              const auto value = static_cast<double>(x[g * channels + k]);
-              T sum = 0;
-              for (std::size_t f = g * each; f < (g + 1) * each; ++f) {
-                d_kernel[k * filters + f] += value * static_cast<double>(dy[f]);
-                sum += kernel[k * filters + f] * dy[f];
-              }
-              if (io.dx != nullptr) io.dx[(in * groups + g) * channels + k] += sum;
-            }
-        });
+    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
+                         [&](std::size_t in, std::size_t tap, std::size_t out) {
+                           const T* const x = io.x + in * groups * channels;  // (groups, channels)
+                           const T* const dy = io.dy + out * filters;         // (groups, each)
+                           const T* const kernel =
+                               io.w + tap * channels * filters;  // (channels, filters)
+                           double* const d_kernel =
+                               dw ? dw + tap * channels * filters : nullptr;  // (channels, filters)
+                           for (std::size_t g = 0; g < groups; ++g)
+                             for (std::size_t k = 0; k < channels; ++k) {
+                               const auto value = static_cast<double>(x[g * channels + k]);
+                               T sum = 0;
+                               for (std::size_t f = g * each; f < (g + 1) * each; ++f) {
+                                 if (d_kernel)
+                                   d_kernel[k * filters + f] += value * static_cast<double>(dy[f]);
+                                 sum += kernel[k * filters + f] * dy[f];
+                               }
+                               if (io.dx != nullptr) io.dx[(in * groups + g) * channels + k] += sum;
+                             }
+                         });
     sums.end(io.dw);
   }
 };

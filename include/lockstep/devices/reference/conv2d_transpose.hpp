@@ -16,7 +16,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::DoubleSums<T>;
 
   static Prepared prepare(const Conv2DTransposeOp& op, typename Reference<T>::Context&,
@@ -47,9 +47,9 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.in[2]),
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);
-    double* const d_bias = dw + op.kernel_size();  // (filters)
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
-    if (op.bias) {
+    if (op.bias && dw) {
+      double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
@@ -61,11 +61,13 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
                            const T* const x = io.x + small * channels;               // (channels)
                            const T* const dy = io.dy + large * filters;              // (filters)
                            const T* const kernel = io.w + tap * filters * channels;  // (f, k)
-                           double* const d_kernel = dw + tap * filters * channels;   // (f, k)
+                           double* const d_kernel =
+                               dw ? dw + tap * filters * channels : nullptr;  // (f, k)
                            for (std::size_t f = 0; f < filters; ++f)
                              for (std::size_t k = 0; k < channels; ++k) {
-                               d_kernel[f * channels + k] +=
-                                   static_cast<double>(x[k]) * static_cast<double>(dy[f]);
+                               if (d_kernel)
+                                 d_kernel[f * channels + k] +=
+                                     static_cast<double>(x[k]) * static_cast<double>(dy[f]);
                                if (io.dx != nullptr)
                                  io.dx[small * channels + k] += kernel[f * channels + k] * dy[f];
                              }

@@ -14,7 +14,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<DenseOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::DoubleSums<T>;
 
   static Prepared prepare(const DenseOp& op, typename Reference<T>::Context&, std::size_t) {
@@ -38,18 +38,19 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
   static void backward(const DenseOp& op, const Io<Reference<T>>& io, Prepared& sums) {
     const auto inputs = static_cast<std::size_t>(op.inputs),
                units = static_cast<std::size_t>(op.units), rows = io.step.count * op.rows();
-    const T* const kernel = io.w;                        // (inputs, units)
-    double* const d_kernel = sums.begin(io.dw);          // (inputs, units)
-    double* const d_bias = d_kernel + op.kernel_size();  // (units)
+    const T* const kernel = io.w;                // (inputs, units)
+    double* const d_kernel = sums.begin(io.dw);  // (inputs, units), or null
     for (std::size_t n = 0; n < rows; ++n) {
       const T* const x = io.x + n * inputs;   // (inputs)
       const T* const dy = io.dy + n * units;  // (units)
-      if (op.bias)
-        for (std::size_t u = 0; u < units; ++u) d_bias[u] += static_cast<double>(dy[u]);
+      if (op.bias && d_kernel)
+        for (std::size_t u = 0; u < units; ++u)
+          d_kernel[op.kernel_size() + u] += static_cast<double>(dy[u]);
       for (std::size_t i = 0; i < inputs; ++i) {
         T sum = 0;
         for (std::size_t u = 0; u < units; ++u) {
-          d_kernel[i * units + u] += static_cast<double>(x[i]) * static_cast<double>(dy[u]);
+          if (d_kernel)
+            d_kernel[i * units + u] += static_cast<double>(x[i]) * static_cast<double>(dy[u]);
           sum += kernel[i * units + u] * dy[u];
         }
         if (io.dx != nullptr) io.dx[n * inputs + i] = sum;

@@ -15,7 +15,7 @@ namespace lockstep {
 template <class T>
 struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   using Prepared = detail::DoubleSums<T>;
 
   static Prepared prepare(const DepthwiseConv2DOp& op, typename Reference<T>::Context&,
@@ -45,30 +45,30 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.channels()),
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     double* const dw = sums.begin(io.dw);
-    double* const d_bias = dw + op.kernel_size();  // (channels, each)
     if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
-    if (op.bias) {
+    if (op.bias && dw) {
+      double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
       for (std::size_t i = 0; i < pixels; ++i)
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
-    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
-                         [&](std::size_t in, std::size_t tap, std::size_t out) {
-                           const T* const x = io.x + in * channels;       // (channels)
-                           const T* const dy = io.dy + out * filters;     // (channels, each)
-                           const T* const kernel = io.w + tap * filters;  // (channels, each)
-                           double* const d_kernel = dw + tap * filters;   // (channels, each)
-                           for (std::size_t k = 0; k < channels; ++k) {
-                             T sum = 0;
-                             for (std::size_t f = k * each; f < (k + 1) * each; ++f) {
-                               d_kernel[f] +=
-                                   static_cast<double>(x[k]) * static_cast<double>(dy[f]);
-                               sum += kernel[f] * dy[f];
-                             }
-                             if (io.dx != nullptr) io.dx[in * channels + k] += sum;
-                           }
-                         });
+    detail::for_each_tap(
+        op.rows(), op.columns(), io.step.count,
+        [&](std::size_t in, std::size_t tap, std::size_t out) {
+          const T* const x = io.x + in * channels;                     // (channels)
+          const T* const dy = io.dy + out * filters;                   // (channels, each)
+          const T* const kernel = io.w + tap * filters;                // (channels, each)
+          double* const d_kernel = dw ? dw + tap * filters : nullptr;  // (channels, each)
+          for (std::size_t k = 0; k < channels; ++k) {
+            T sum = 0;
+            for (std::size_t f = k * each; f < (k + 1) * each; ++f) {
+              if (d_kernel) d_kernel[f] += static_cast<double>(x[k]) * static_cast<double>(dy[f]);
+              sum += kernel[f] * dy[f];
+            }
+            if (io.dx != nullptr) io.dx[in * channels + k] += sum;
+          }
+        });
     sums.end(io.dw);
   }
 };

@@ -48,7 +48,7 @@ constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weig
   for (StepId i{}; i < steps.end; ++i) {
     unfinished[i] = highest;
     const PlanStep& s = steps.step[i];
-    if (s.w_count > 0 && s.w + s.w_count > highest) highest = s.w + s.w_count;
+    if (s.trains() && s.w + s.w_count > highest) highest = s.w + s.w_count;
   }
   Buckets<Size> result;
   std::size_t end = weights;

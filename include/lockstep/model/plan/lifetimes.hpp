@@ -88,7 +88,7 @@ constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
   if (k.saved == 0) return;
   l.saved_forward(i).needed_at(forward, k.saved);
   if (is_recomputed) l.saved(i).needed_at(recompute_time, k.saved);
-  l.saved(i).needed_at(back, k.saved);
+  if (l.needs.has_gradient[s.out]) l.saved(i).needed_at(back, k.saved);
 }
 
 /// Marks the gradients that step i reads and writes as needed. Called in the order of backward;
@@ -98,6 +98,7 @@ constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
                              const Table<ValueId, std::size_t, Size>& bytes,
                              Table<ValueId, bool, Size>& written) {
   const PlanStep& s = l.steps.step[i];
+  if (!l.needs.has_gradient[s.out]) return;
   const int back = l.times.back[i];
   l.gradient(s.out).needed_at(back, bytes[s.out]);
   const auto write = [&](ValueId v, ArenaBuffer& temporary, bool& adds) {

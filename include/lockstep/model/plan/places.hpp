@@ -31,7 +31,11 @@ struct PlacedStep : PlanStep {
   std::size_t once = 0;     ///< bytes into the per-step arena
   std::size_t x_size = 0, x2_size = 0;             ///< elements per example
   bool reads_input = false, reads_input2 = false;  ///< whether x, x2 is the batch
-  bool wants_dx = false, wants_dx2 = false;        ///< whether a weight precedes x, x2
+  bool wants_dx = false, wants_dx2 = false;        ///< whether a weight that trains precedes x, x2
+  bool wants_dw = false;                           ///< whether the step has weights that train
+  bool runs_backward = true;                       ///< whether y has a gradient
+  bool has_statistics = false;                     ///< see KernelNeeds
+  bool infers = false;  ///< reads its statistics as in inference, since it is frozen
   bool adds_dx = false, adds_dx2 = false;
   bool adds_dw = false;      ///< whether backward of another step has written gradients of w
   bool completes_dw = true;  ///< whether no later backward adds to them
@@ -54,6 +58,9 @@ constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.keeps_y = k.keeps_y;
   s.saves = k.saved > 0;
   s.saves_once = k.once > 0;
+  s.has_statistics = k.has_statistics;
+  s.infers = s.is_frozen && k.has_statistics;
+  s.wants_dw = s.trains();
   s.reads_input = s.in0 == ValueId::batch;
   s.reads_input2 = s.in1 == ValueId::batch;
   s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
@@ -68,6 +75,7 @@ constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
                l.saved_forward(i).offset};
   s.backward = {l.recomputed(s.in0, i).offset, 0, l.recomputed(s.out, i).offset, l.saved(i).offset};
   s.dy = l.gradient(s.out).offset;
+  s.runs_backward = l.needs.has_gradient[s.out];
   s.wants_dx = l.needs.has_gradient[s.in0];
   s.adds_dx = l.adds_dx[i];
   s.dx_sum = l.gradient(s.in0).offset;

@@ -31,7 +31,7 @@ constexpr SharedGradient add_shared_weights(Table<StepId, PlacedStep, Size>& ste
   for (StepId i{}; i < end; ++i)
     for (StepId k{}; k < i; ++k) {
       PlacedStep &first = step[k], &later = step[i];
-      if (first.w_count == 0 || later.w_count == 0 || first.w >= later.w + later.w_count ||
+      if (!first.trains() || !later.trains() || first.w >= later.w + later.w_count ||
           later.w >= first.w + first.w_count)
         continue;
       first.adds_dw = true;

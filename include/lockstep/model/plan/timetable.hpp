@@ -38,8 +38,9 @@ struct RecomputedSteps {
   constexpr bool is_recomputed(StepId i) {
     const PlanStep& s = steps.step[i];
     const KernelNeeds& k = needs.kernel[i];
+    const bool reads_saved = k.saved > 0 && needs.has_gradient[s.out];
     const bool recomputes =
-        s.segment >= 0 && (k.saved > 0 || wanted[s.out] || (k.keeps_y && !leaves[s.out]));
+        s.segment >= 0 && (reads_saved || wanted[s.out] || (k.keeps_y && !leaves[s.out]));
     note_read(s, s.in0, k.keeps_x || recomputes);
     note_read(s, s.in1, k.keeps_x2 || recomputes);
     return recomputes;

@@ -159,7 +159,7 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
   struct Counted {
     std::uint64_t most_stale = 0, each_once = 1, dropped = 0;
   };
-  static constexpr std::size_t state_size = Replicas::Network::graph.state;
+  static constexpr std::size_t state_size = Replicas::Network::graph.trained_state;
   /// Numbers of a slice's record: of its step the number, the examples, those that the loss is a mean
   /// over and the penalties, then its own sums.
   static constexpr std::size_t sums_at = 4, width = sums_at + Replica::sum_count;

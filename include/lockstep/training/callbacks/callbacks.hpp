@@ -12,3 +12,4 @@
 #include "lockstep/training/callbacks/reduce_lr_on_plateau.hpp"
 #include "lockstep/training/callbacks/swap_ema_weights.hpp"
 #include "lockstep/training/callbacks/terminate_on_nan.hpp"
+#include "lockstep/training/callbacks/unfreeze.hpp"

@@ -9,12 +9,14 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "lockstep/core/add_item.hpp"
 #include "lockstep/core/format_numbers.hpp"
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/numbers/finite.hpp"
@@ -24,6 +26,7 @@
 #include "lockstep/files/json_document.hpp"
 #include "lockstep/files/safetensors.hpp"
 #include "lockstep/files/safetensors_header.hpp"
+#include "lockstep/training/checks/describe_layers.hpp"
 #include "lockstep/training/weights_file.hpp"
 
 namespace lockstep::detail {
@@ -78,6 +81,37 @@ inline constexpr std::size_t most_numbers = 16;
       p.epoch, p.steps, p.pass, p.examples, p.first_update, p.has_ended, exact_number(p.logs.loss),
       exact_number(p.logs.count), exact_numbers(p.logs.values), exact_numbers(p.logs.steps),
       execution);
+}
+/// A list of layers, and one of [parameter, rate, decay]; nothing for a model without settings, whose
+/// manifest is that of earlier versions.
+[[gnu::cold]] inline std::string describe_settings(const NamedSettings& settings) {
+  if (settings.is_default()) return {};
+  std::string held, multipliers;
+  for (const std::string& name : settings.held) add_item(held, ", ", json_string(name));
+  for (const auto& its : settings.multipliers)
+    add_item(multipliers, ", ",
+             format_text("[{}, {}, {}]", json_string(its.first), exact_number(its.second.rate),
+                         exact_number(its.second.decay)));
+  return format_text(",\n  \"untrained_layers\": [{}],\n  \"multipliers\": [{}]", held,
+                     multipliers);
+}
+[[gnu::cold]] inline NamedSettings decode_settings(const JsonValue& root) {
+  NamedSettings settings;
+  if (!json_find(root, "untrained_layers")) return settings;
+  for (const JsonValue& name : json_list(root, "untrained_layers")) {
+    if (!name.is_text()) throw JsonError("\"untrained_layers\" is not a list of names");
+    settings.held.emplace_back(name.text());
+  }
+  for (const JsonValue& its : json_list(root, "multipliers")) {
+    const auto values = its.is_list() ? its.values() : std::vector<JsonValue>{};
+    if (values.size() != 3 || !values[0].is_text())
+      throw JsonError("\"multipliers\" is not a list of a name and two numbers each");
+    const ParameterMultipliers two{json_double(values[1]), json_double(values[2])};
+    if (!is_finite(two.rate) || !is_finite(two.decay) || two.rate < 0 || two.decay < 0)
+      throw JsonError("a multiplier of {} is negative or not finite", shown_name(values[0].text()));
+    settings.multipliers.emplace_back(values[0].text(), two);
+  }
+  return settings;
 }
 [[gnu::cold]] inline std::string describe_best(const BestCheckpoint& best) {
   return format_text("{{\"name\": {}, \"value\": {}, \"step\": {}}}", json_string(best.name),
@@ -193,21 +227,53 @@ EncodedState::EncodedState(const JobState& state, const std::vector<ParameterInf
       "\"skipped\": {}}},\n  \"has_averages_in_weights\": {},\n  \"passes\": {},\n"
       "  \"examples\": {},\n"
       "  \"replicas\": {},\n  \"workers\": {},\n  \"position\": {},\n  \"best\": {},\n"
-      "  \"callbacks\": [{}],\n  \"signature\": [{}]",
+      "  \"callbacks\": [{}],\n  \"signature\": [{}]{}",
       checkpoint_format, LOCKSTEP_VERSION, state.steps, state.steps - state.loss_scale.skipped,
       state.seed, state.rate ? exact_number(*state.rate) : "null",
       exact_number(state.loss_scale.scale), state.loss_scale.finite_steps, state.loss_scale.skipped,
       state.has_averages_in_weights, state.passes, state.examples, state.replicas, state.workers,
       state.position ? describe_position(*state.position) : "null",
-      state.best ? describe_best(*state.best) : "null", callbacks, fields);
+      state.best ? describe_best(*state.best) : "null", callbacks, fields,
+      describe_settings(state.settings));
+}
+
+inline bool has_tensor(const SafetensorsFile& file, std::string_view name) {
+  return std::any_of(file.tensors().begin(), file.tensors().end(),
+                     [&](const SafetensorsTensor& tensor) { return tensor.name == name; });
+}
+
+/// Fills the parts of a slot that the checkpoint does not have, of parameters that were frozen when it
+/// was written, with the values of a new model's: `start`, or for averages the weights.
+[[gnu::cold]] inline void start_slot(const SafetensorsFile& file, const std::string& slot,
+                                     const std::vector<ParameterInfo>& parameters, double start,
+                                     const ValueBytes<const std::byte>& weights,
+                                     const ValueBytes<std::byte>& to) {
+  const auto fill = [&]<class T>(T value, std::span<std::byte> bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof value)
+      std::memcpy(bytes.data() + at, &value, sizeof value);
+  };
+  for (const ParameterInfo& p : parameters) {
+    if (!p.trainable || has_tensor(file, slot + "/" + p.name)) continue;
+    const std::span<std::byte> bytes = to.of(p);
+    if (slot == "moving_average") {
+      const std::span<const std::byte> values = weights.of(p);
+      std::copy(values.begin(), values.end(), bytes.begin());
+    } else if (to.type == DType::float32) {
+      fill(static_cast<float>(start), bytes);
+    } else {
+      fill(start, bytes);
+    }
+  }
 }
 
 /// Copies the tensors of one flat buffer. `prefix` begins their names in the file.
 [[gnu::cold]] inline void copy_tensors(const SafetensorsFile& file, const std::string& prefix,
                                        const std::vector<ParameterInfo>& parameters,
-                                       const ValueBytes<std::byte>& to, bool trainable_only) {
+                                       const ValueBytes<std::byte>& to, bool trainable_only,
+                                       bool may_lack = false) {
   for (const ParameterInfo& p : parameters) {
     if (trainable_only && !p.trainable) continue;
+    if (may_lack && !has_tensor(file, prefix + p.name)) continue;
     const std::span<const std::byte> found = file.bytes(prefix + p.name, to.type);
     if (file.at(prefix + p.name).shape != extents_of(p.shape))
       throw CheckpointError(file.path(), "tensor '{}{}' does not have the model's shape {}", prefix,
@@ -371,6 +437,7 @@ class FileBuffers final : public DistantBuffers {
       state.set(std::string(member.key), numbers_of(numbers, member.key));
     to.callbacks.emplace_back(json_text(callback, "name"), std::move(state));
   }
+  to.settings = decode_settings(root);
   const auto best = json_find(root, "best");
   if (!best) return convert_best(to);
   if (best->kind() != JsonKind::null)
@@ -405,6 +472,21 @@ class FileBuffers final : public DistantBuffers {
       path, text(before, ""), text(now, job.policy));
 }
 
+/// A description of layers without the marks of frozen ones: a checkpoint fits a network whatever of
+/// it is frozen.
+[[gnu::cold]] inline std::string without_frozen(std::string layers) {
+  for (std::size_t at; (at = layers.find(frozen_mark)) != std::string::npos;)
+    layers.erase(at, frozen_mark.size());
+  return layers;
+}
+
+/// The layers in a signature, with the marks; empty if it has none.
+[[gnu::cold]] inline std::string_view layers_of(const Signature& signature) {
+  for (const auto& field : signature)
+    if (field.first == "layers") return field.second;
+  return {};
+}
+
 /// Compares signatures. \throws UsageError naming the first field that differs.
 [[gnu::cold]] inline std::string check_continues(const std::string& path, const JobState& saved,
                                                  const StateLayout& job) {
@@ -424,6 +506,7 @@ class FileBuffers final : public DistantBuffers {
     const bool rounds_only =
         std::find(rounding.begin(), rounding.end(), name) != rounding.end() &&
         (name != "device" || precision_of(found->second) == precision_of(value));
+    if (name == "layers" && without_frozen(found->second) == without_frozen(value)) continue;
     if (!rounds_only)
       throw UsageError(
           "checkpoint {}: {} was {} and is {} now; continue with the same {}, or start in another "
@@ -529,10 +612,16 @@ JobState decode_state(CheckpointEntry entry, const std::vector<ParameterInfo>& p
         copy_tensors(weights, "", parameters, {state.type, state.weights, state.state}, false);
       }
       const SafetensorsFile optimizer = file(optimizer_file_name);
-      for (const std::string& slot : job.slot_names) {
+      const bool may_lack = layers_of(state.signature) != layers_of(job.signature);
+      for (std::size_t i = 0; i < job.slot_names.size(); ++i) {
+        const std::string& slot = job.slot_names[i];
         state.slot_values.emplace_back(slot, std::vector<std::byte>(job.weights));
-        copy_tensors(optimizer, slot + "/", parameters,
-                     {state.type, state.slot_values.back().second, {}}, true);
+        const ValueBytes<std::byte> to{state.type, state.slot_values.back().second, {}};
+        if (may_lack)
+          start_slot(optimizer, slot, parameters,
+                     i < job.slot_starts.size() ? job.slot_starts[i] : 0,
+                     {state.type, state.weights, state.state}, to);
+        copy_tensors(optimizer, slot + "/", parameters, to, true, may_lack);
       }
     }
     if (job.factors_layout > 0 && entry.files.contains(std::string(kept_file_name))) {

@@ -17,6 +17,7 @@
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/dtype.hpp"
 #include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/training/layer_settings.hpp"
 #include "lockstep/training/report/running_logs.hpp"
 #include "lockstep/training/step/loss_scale.hpp"
 #include "lockstep/training/step/run_requests.hpp"
@@ -100,6 +101,7 @@ struct JobState {
   bool has_averages_in_weights = false;   ///< weights and their averages are exchanged
   std::optional<OwnedState> owned{};      ///< of one process alone; see AnyModelState::save_own
   std::shared_ptr<KeptGradients> kept{};  ///< null if there are none
+  NamedSettings settings{};               ///< of layers
   std::uint64_t seed = 0;
   // Between runs; see BetweenRuns.
   std::optional<double> rate{};
@@ -133,6 +135,7 @@ struct StateLayout {
   DType type = DType::float32;
   std::size_t weights = 0, state = 0;     ///< bytes
   std::vector<std::string> slot_names{};  ///< each slot has as many bytes as the weights
+  std::vector<double> slot_starts{};      ///< initial values of those that do not begin with 0
   std::size_t factors_layout = 0;         ///< see KeptGradients; 0: replicas keep nothing
   std::size_t totals = 0;                 ///< see JobState::totals
   Signature signature{};                  ///< see JobState::signature

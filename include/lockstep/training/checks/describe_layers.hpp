@@ -16,6 +16,9 @@
 
 namespace lockstep::detail {
 
+/// Marks parameters of ls::Frozen.
+inline constexpr std::string_view frozen_mark = " frozen";
+
 /// For each layer: its name, its inputs if they are not the previous layer's output, its op, the
 /// shape of its output, its parameters. A member of an op that equals the shape of the layer's
 /// input is left out: the layer before shows it.

@@ -19,7 +19,10 @@ namespace lockstep::detail {
   std::string result = format_text("{} {}", p.name, to_string(p.shape));
   if (p.penalty.l1 != 0) result += " l1 " + shortest_number(p.penalty.l1);
   if (p.penalty.l2 != 0) result += " l2 " + shortest_number(p.penalty.l2);
-  if (!p.trainable) result += " not trained";
+  if (p.is_frozen)
+    result += frozen_mark;
+  else if (!p.trainable)
+    result += " not trained";
   return result;
 }
 

@@ -91,6 +91,10 @@ class FaultyModel {
   double learning_rate() const { return 0; }
   void set_learning_rate(double) {}
   void clear_learning_rate() {}
+  void set_trainable(const NamePatterns&, bool) {}
+  std::vector<std::string> untrained_layers() const { return {}; }
+  void set_rate_multiplier(const NamePatterns&, double) {}
+  void set_decay_multiplier(const NamePatterns&, double) {}
   void reset_optimizer() {}
   std::uint64_t passes() const { return 0; }
   std::size_t replicas() const { return 1; }

@@ -51,6 +51,7 @@ constexpr std::uint64_t hash_of_layers() {
     hash = mix(mix(hash, hash_name(n.name)), hash_name(n.class_name));
     if (!n.block.empty()) hash = mix(hash, hash_name(n.block));
     hash = mix(mix(hash, n.w_count), static_cast<std::uint64_t>(n.flops));
+    if (n.is_frozen) hash = mix(hash, 1);
     add_shape(Net::graph.value[n.out]);
   }
   return hash;

@@ -16,11 +16,11 @@
 
 namespace lockstep::detail {
 
-/// A tensor of one replica: a parameter, or an optimizer slot of one.
+/// A tensor of one replica: a parameter, or an optimizer slot of one. Or the text of settings.
 struct NamedBytes {
   std::string name;
   std::span<const std::byte> bytes;
-  bool is_parameter = false;
+  bool is_parameter = false, is_setting = false;
 };
 
 /// The process of a replica, for the error message. Trivially copyable: sent as bytes.

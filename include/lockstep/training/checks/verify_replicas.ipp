@@ -87,7 +87,9 @@ class Digests {
   std::string sentence = format_text(
       "replicas: after step {}, {} holds a different {} than {}; ", step, name(replica), what.name,
       2 * equal > all ? format_text("{} of the {} replicas", equal, all) : name(reference));
-  if (what.is_parameter && origin.sets != other.sets)
+  if (what.is_setting)
+    sentence += "call the function in all processes, with the same names and values";
+  else if (what.is_parameter && origin.sets != other.sets)
     sentence += format_text(
         "set_weights or load_weights was called {} times on rank {} and {} times on rank {} since "
         "the weights were last equal: call it in all processes, with the same values",

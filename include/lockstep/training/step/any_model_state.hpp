@@ -14,6 +14,7 @@
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/training/export/architecture.hpp"
+#include "lockstep/training/export/load_options.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
@@ -67,6 +68,8 @@ class AnyModelState {
   virtual std::string not_finite() const = 0;
   virtual std::vector<NamedTensor> tensors() const = 0;
   virtual Architecture architecture() const = 0;
+  /// See TrainingControl.
+  virtual void set_trainable(const NamePatterns& layers, bool on) = 0;
 
  protected:
   AnyModelState() = default;

@@ -208,6 +208,21 @@ class DeviceReplica {
     state_.write_mean(sums, count, engine_.state());
   }
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
+  /// See PlanEngine::hold, Updates::set_segments. Gradients are 0 afterwards, so that nothing can
+  /// read old ones of weights that are held. Call in the device's scope.
+  [[gnu::cold]] void hold(std::span<const char> steps, std::span<const UpdateSegment> segments,
+                          std::span<const PenaltySegment> penalties) {
+    engine_.hold(steps);
+    policy_.set_segments(segments);
+    penalties_ = penalties;
+    const auto clear = [&](const Buffer<Context, T>& buffer) {
+      if (buffer.size() > 0)
+        context_->clear(reinterpret_cast<std::byte*>(buffer.data()), buffer.bytes());
+    };
+    clear(engine_.gradients());
+    for (const auto& partial : partial_gradients_) clear(partial);
+    wait();
+  }
   /// Host copy of a buffer of this replica. May be called between steps, outside of the device's
   /// scope.
   template <class E = T>
@@ -381,7 +396,8 @@ class DeviceReplica {
 
   const ReplicaPlan<D>* plan_;
   Context* context_;
-  std::span<const Slice> shared_;  // empty: all
+  std::span<const PenaltySegment> penalties_;  // of the weights that train
+  std::span<const Slice> shared_;              // empty: all
   PlanEngine<D> engine_;
   U policy_;
   State state_;
@@ -412,6 +428,7 @@ DeviceReplica<D, U>::DeviceReplica(Context& context, const ReplicaPlan<D>& plan,
                                    const ReplicaPlace& place)
     : plan_(&plan),
       context_(&context),
+      penalties_(plan.penalties),
       shared_(place.shared),
       engine_(context, plan.engine, U::divides_slots),
       policy_(UpdateSite<D>{.device = context,
@@ -459,7 +476,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
       round_.examples = 0;
       round_.counted = 0;
       round_.number = s.round;
-      round_.state.assign(state, state + engine_.state().size());
+      round_.state.assign(state, state + plan_->state.size);
     }
   }
   clear_sums(s.requests);
@@ -490,10 +507,10 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
           begin_exchange();
           add_partials(b, s.used);
           const Slice range{b.begin, b.end - b.begin};
-          if (b.begin > 0)
-            policy_.ready(replica, range);
-          else
+          if (engine_.is_last(b))
             last = range;
+          else
+            policy_.ready(replica, range);
         },
         update);
     begin_exchange();
@@ -735,10 +752,9 @@ void DeviceReplica<D, U>::add_penalties() {
   const T* const w = engine_.weights().data();
   double* const sum = sums_.data() + state_at_ + state_.size();
   if constexpr (SumsAllPenalties<D>)
-    Kernel<Penalty, D>::run_all(plan_->penalties,
-                                PenaltyIo<D>{*context_, w, plan_->engine.weights, sum});
+    Kernel<Penalty, D>::run_all(penalties_, PenaltyIo<D>{*context_, w, plan_->engine.weights, sum});
   else if constexpr (HasKernel<Penalty, D>)  // optional on devices without regularized models
-    for (const PenaltySegment& s : plan_->penalties)
+    for (const PenaltySegment& s : penalties_)
       if (s.penalty)
         run_kernel<D>(s.penalty, PenaltyIo<D>{*context_, w + s.begin, s.end - s.begin, sum});
 }

@@ -159,6 +159,7 @@ class Replica : public DeviceReplica<D, U> {
       input_sums_ = Buffer<Context, double>(*this->context_, sum_count);
     }
     PlanEngine<D>& engine = *input_engine_;
+    if (settings_ != nullptr) engine.hold(settings_->held_steps(input_plan.step, nodes));
     struct Borrowed {
       PlanEngine<D>&from, &to;
       Borrowed(PlanEngine<D>& a, PlanEngine<D>& b) : from(a), to(b) { from.swap_weights(to); }
@@ -189,6 +190,15 @@ class Replica : public DeviceReplica<D, U> {
     for (std::size_t i = 0; i < count; ++i)
       out[i] = static_cast<T>(static_cast<double>(T(values[i])) / scale);
   }
+  /// Trains as `settings` says from now on. They and the spans must outlive the replica; the spans
+  /// are the segments of updates and of penalties under these settings.
+  [[gnu::cold]] void change_layers(const LayerSettings& settings,
+                                   std::span<const UpdateSegment> segments,
+                                   std::span<const PenaltySegment> penalties_of_all) {
+    settings_ = &settings;
+    this->hold(settings.held_steps(plan.engine.step, nodes), segments,
+               has_penalty ? penalties_of_all : plan.penalties);
+  }
   /// Resets the optimizer's slots and the loss scale to those of a new model.
   [[gnu::cold]] void reset_optimizer(const O& optimizer) {
     this->policy_.clear();
@@ -204,6 +214,8 @@ class Replica : public DeviceReplica<D, U> {
       ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
   using Layout = BatchLayout<Net, L>;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
+  static constexpr std::span<const Node> nodes{Net::graph.node.data(),
+                                               static_cast<std::size_t>(Net::graph.nodes)};
   static constexpr auto penalties = penalty_segments<Net>();
   static constexpr bool has_penalty = [] {
     for (const PenaltySegment& s : penalties)
@@ -228,7 +240,7 @@ class Replica : public DeviceReplica<D, U> {
 
   static constexpr ReplicaPlan<D> plan = {
       .engine = Engine<Net, D>::constants,
-      .state = {.size = Net::graph.state,
+      .state = {.size = Net::graph.trained_state,
                 .changes = layout.updates_state,
                 .averaged = {layout.averaged.data(), layout.averages},
                 .averaged_size = layout.averaged_size},
@@ -260,10 +272,22 @@ class Replica : public DeviceReplica<D, U> {
     const O& optimizer;
     double rate;
     std::uint64_t number;
-    std::optional<UpdateOp> op{};  // made once per step: a schedule may be expensive
+    // Made once per step, a schedule may be expensive, or for each part with another multiplier.
+    std::optional<UpdateOp> op{};
+    double of = 1;
 
     void operator()(std::span<const UpdateIo<D>> parts) {
-      if (!op) op.emplace(optimizer.op(rate, number));
+      while (!parts.empty()) {
+        const double multiplier = parts[0].rate;
+        std::size_t equal = 1;
+        while (equal < parts.size() && parts[equal].rate == multiplier) ++equal;
+        if (!op || of != multiplier) op.emplace(optimizer.op(rate * multiplier, number));
+        of = multiplier;
+        run(parts.first(equal));
+        parts = parts.subspan(equal);
+      }
+    }
+    void run(std::span<const UpdateIo<D>> parts) const {
       if constexpr (UpdatesAll<UpdateOp, D>)
         Kernel<UpdateOp, D>::update_all(*op, parts);
       else
@@ -341,6 +365,7 @@ class Replica : public DeviceReplica<D, U> {
     }(Scores{}, std::index_sequence_for<Ms...>{});
   }
 
+  const LayerSettings* settings_ = nullptr;      // null: the defaults
   std::unique_ptr<PlanEngine<D>> input_engine_;  // made by the first input_gradient_to
   Buffer<Context, double> input_sums_;
 };

@@ -343,12 +343,16 @@ class ReplicaSet : public AnyReplicas {
     to.replicas = roles().computing.count;
     to.workers = session_.workers();
     to.signature = signature();
+    to.settings = settings();
   }
   [[gnu::cold]] StateLayout layout() const override {
     StateLayout its{dtype_of<T>, Net::graph.weights * sizeof(T), Net::graph.state * sizeof(T)};
     its.is_distant = is_distant();
     its.policy = policy_name();
     for (std::size_t i = 0; i < job_slots(); ++i) its.slot_names.emplace_back(job_slot_name(i));
+    if constexpr (requires { optimizer_.slot_start(0); })
+      for (std::size_t i = 0; i < optimizer_.slot_count(); ++i)
+        its.slot_starts.push_back(optimizer_.slot_start(i));
     its.signature = signature();
     if constexpr (keeps_gradients)
       if (!is_whole()) its.factors_layout = first().policy().factors_layout();
@@ -394,6 +398,9 @@ class ReplicaSet : public AnyReplicas {
     });
     step_ = from.steps;
     has_averages_in_weights_ = from.has_averages_in_weights;
+    if (settings_->is_default() && from.settings.is_default()) return;
+    settings_->load(from.settings, nodes, named_parameters<Net>());
+    apply_settings();
   }
   [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override { broadcast_from(0, bytes); }
   [[gnu::cold]] void broadcast_from(std::size_t root, std::vector<std::byte>& bytes) override {
@@ -489,6 +496,20 @@ class ReplicaSet : public AnyReplicas {
     return named_tensors(named_parameters<Net>(), weights(), state(), known_gradients());
   }
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
+  /// See Model::set_trainable.
+  [[gnu::cold]] void set_trainable(const NamePatterns& layers, bool on) override {
+    change_settings([&](LayerSettings& its) { its.set_trainable(nodes, layers, on); });
+  }
+  [[gnu::cold]] void set_multiplier(const char* call, const NamePatterns& names,
+                                    double ParameterMultipliers::* which, double value) {
+    change_settings([&](LayerSettings& its) {
+      its.set_multiplier(call, named_parameters<Net>(), names, which, value);
+    });
+  }
+  /// What differs from the defaults, by name.
+  [[gnu::cold]] NamedSettings settings() const {
+    return settings_->named(nodes, named_parameters<Net>());
+  }
   /// Resets the optimizer's slots and the step count to those of a new model.
   [[gnu::cold]] void reset_optimizer() {
     check_whole();
@@ -529,7 +550,13 @@ class ReplicaSet : public AnyReplicas {
     read_slot(last_slot(), averages);  // a loss may end it
     has_averages_in_weights_ = averages_in_weights;
     are_equal_ = false;
-    exchange_averages(weights(), reinterpret_cast<const T*>(averages.data()));
+    std::vector<T> own = weights();
+    T* const its = reinterpret_cast<T*>(averages.data());
+    const std::size_t count = segments_of_updates();
+    for (std::size_t i = 0; i < count; ++i)  // those that are held stay where they are
+      if (const UpdateSegment& s = segments_[i]; s.is_held)
+        std::swap_ranges(its + s.begin, its + s.end, own.data() + s.begin);
+    exchange_averages(own, its);
   }
   bool has_averages_in_weights() const override { return has_averages_in_weights_; }
   /// SHA-256 of the parameters of each replica of this process.
@@ -830,6 +857,7 @@ class ReplicaSet : public AnyReplicas {
       if (r.local == 0) threads_ = r.device.threads();
     });
     is_divided_ = false;
+    if (!settings_->is_default()) apply_settings();
   }
 
   /// The first replica of this process. \throws what ended its elastic job, if its state is lost.
@@ -933,6 +961,7 @@ class ReplicaSet : public AnyReplicas {
     if (!must.weights) return;
     optimizer_too = optimizer_too && must.optimizer;
     std::atomic<bool> are_equal = true;
+    const std::string of_settings = to_string(settings());
     session_.each([&](const ReplicaContext<device>& r) {
       Replica& replica = *replicas_[r.local];
       Digest64 digest;
@@ -940,6 +969,7 @@ class ReplicaSet : public AnyReplicas {
       replica.add_to(digest, replica.engine().state());
       if (optimizer_too)
         for (const auto& slot : replica.policy().slot_buffers()) replica.add_to(digest, slot);
+      digest.add(std::as_bytes(std::span(of_settings)));
       if (!have_equal_digests(r.host, digest.value())) are_equal = false;
     });
     if (!are_equal) find_difference(optimizer_too);
@@ -969,6 +999,11 @@ class ReplicaSet : public AnyReplicas {
         add(p.name, p, flat);
         tensors.back().is_parameter = true;
       }
+      const std::string settings_text = to_string(settings());
+      tensors.push_back(
+          {"setting of its layers (set_trainable, set_rate_multiplier, set_decay_multiplier)",
+           std::as_bytes(std::span(settings_text))});
+      tensors.back().is_setting = true;
       for (std::size_t i = 2; i < values.size(); ++i)
         for (const ParameterInfo& p : infos)
           if (p.trainable)
@@ -984,7 +1019,44 @@ class ReplicaSet : public AnyReplicas {
     bool each = with.clipnorm > 0 || with.global_clipnorm > 0;  // norms are sums over parameters
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
     return update_segments(named_parameters<Net>(), each, with.exclude_from_weight_decay,
-                           segments_.get());
+                           *settings_, nodes, segments_.get());
+  }
+
+  static constexpr std::span<const Node> nodes{Net::graph.node.data(),
+                                               static_cast<std::size_t>(Net::graph.nodes)};
+  /// Makes all replicas of this process train as settings_ says.
+  [[gnu::cold]] void apply_settings() {
+    const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
+    penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
+    session_.each([&](const ReplicaContext<device>& r) {
+      replicas_[r.local]->change_layers(*settings_, segments, penalties_);
+    });
+  }
+  /// Replaces the settings by what `change` makes of them. \throws its UsageError, and one if this
+  /// model cannot train so; the settings stay as they were.
+  template <class Change>
+  [[gnu::cold]] void change_settings(const Change& change) {
+    LayerSettings next = *settings_;
+    change(next);
+    if (next == *settings_) return;
+    if (next.has_held()) check_holds(next);
+    about_to_change();
+    are_equal_ = false;
+    *settings_ = std::move(next);
+    apply_settings();
+  }
+  [[gnu::cold]] void check_holds(const LayerSettings& next) const {
+    static_cast<void>(next.held_steps(Engine<Net, device>::constants.step, nodes));
+    if constexpr (keeps_gradients || makes_rounds)
+      throw UsageError(
+          "set_trainable: under {} all layers of a network train; put the layers into ls::Frozen, or "
+          "use another update policy",
+          policy_name());
+    if constexpr (requires { session_.has_phases(); })
+      if (session_.has_phases())
+        throw UsageError(
+            "set_trainable: with .asynchronous or .backup_workers all layers of a network train; put "
+            "the layers into ls::Frozen, or leave the option out");
   }
 
   /// The value of the update policy that `strategy | policy` has; others have no options.
@@ -1079,6 +1151,9 @@ class ReplicaSet : public AnyReplicas {
   /// On the heap: the replicas hold pointers to the segments, which must survive a move of *this.
   std::unique_ptr<UpdateSegment[]> segments_ =
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
+  /// On the heap, as the segments.
+  std::unique_ptr<LayerSettings> settings_ = std::make_unique<LayerSettings>();
+  std::vector<PenaltySegment> penalties_;  // under these settings
   std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
   Session session_;
   std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic

@@ -19,7 +19,7 @@ namespace lockstep::detail {
 
 /// Layout of a model's non-trainable state.
 struct TrainedState {
-  std::size_t size;                      ///< elements
+  std::size_t size;                      ///< elements, without those of frozen layers, which follow
   bool changes;                          ///< whether a training step writes it
   std::span<const StateRange> averaged;  ///< ranges that depend on a slice's own examples
   std::size_t averaged_size;             ///< elements of these ranges
@@ -139,7 +139,7 @@ class StateAverage {
 
   void copy(const State& to, const State& from) const {
     context_->copy(reinterpret_cast<std::byte*>(to.data()),
-                   reinterpret_cast<const std::byte*>(from.data()), from.bytes());
+                   reinterpret_cast<const std::byte*>(from.data()), before_.bytes());
   }
 
   Context* context_;

@@ -1,5 +1,6 @@
 /// \file
-/// The parts of an update shared by all optimizers: which parameters are updated in one call, and
+/// The parts of an update shared by all optimizers: which parameters are updated in one call, with
+/// which multiples of rate and decay, and
 /// the passes of UpdateOptions over the weights that a replica owns. Invariants: every pass sees the
 /// gradient of the global batch, which is bit-identical in all replicas that own the same weights, so
 /// these make the same update without an exchange; without options, the optimizer's pass is the only
@@ -30,6 +31,7 @@
 #include "lockstep/model/engine.hpp"
 #include "lockstep/model/graph.hpp"
 #include "lockstep/optimizers/update_options.hpp"
+#include "lockstep/training/layer_settings.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep::detail {
@@ -79,16 +81,24 @@ std::string_view slot_name(const O& optimizer, std::size_t i) {
 struct UpdateSegment {
   std::size_t begin = 0, end = 0;
   Penalty penalty;
-  bool decays = true;  ///< weight decay applies
+  double decay = 1;      ///< multiplier of weight decay
+  double rate = 1;       ///< multiplier of the learning rate
+  bool is_held = false;  ///< not updated, by the program's setting
 };
 
 /// Divides the weights into segments: one for each trainable parameter if `each`, otherwise
-/// neighbours with equal penalty and decay are joined. `result` must have room for as many segments
-/// as there are parameters. \returns the number of segments. \throws UsageError if a text of
+/// neighbours with equal penalty, decay and settings are joined. `result` must have room for as many
+/// segments as there are parameters. \returns the number of segments. \throws UsageError if a text of
 /// `no_decay` occurs in no parameter's name.
 LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> parameters,
                                                bool each, const NameList& no_decay,
-                                               UpdateSegment* result);
+                                               const LayerSettings& settings,
+                                               std::span<const Node> nodes, UpdateSegment* result);
+
+/// The penalties of all weights, without those of layers that are held.
+LOCKSTEP_COLD_DECL void penalties_of(std::span<const NamedParameter> parameters,
+                                     const LayerSettings& settings, std::span<const Node> nodes,
+                                     std::vector<PenaltySegment>& result);
 
 /// The facts of an optimizer that the passes of an update need. The segments must outlive the replica.
 struct UpdateFacts {
@@ -159,8 +169,10 @@ class Updates {
   /// device has been waited for.
   [[gnu::cold]] void load(std::size_t slot, const T* all) const;
 
+  /// Replaces the segments, which must outlive this object.
+  [[gnu::cold]] void set_segments(std::span<const UpdateSegment> segments);
   /// The arguments of the optimizer's kernel for the weights of `range`, one for each segment that
-  /// it meets. `range` must not extend beyond one owned range. Valid until the next call.
+  /// it meets and that is not held. `range` must not extend beyond one owned range. Valid until the next call.
   std::span<const UpdateIo<D>> parts_of(double rate, Slice range);
 
  protected:
@@ -253,6 +265,13 @@ template <class D>
 Updates<D>::~Updates() = default;
 
 template <class D>
+void Updates<D>::set_segments(std::span<const UpdateSegment> segments) {
+  segments_ = segments;
+  scale_.assign(segments.size(), 1.0 / static_cast<double>(each_updates_));
+  if (wants_squares()) squares_ = Buffer<Context, double>(*context_, segments.size());
+}
+
+template <class D>
 void Updates<D>::clear() {
   for (const Buffer<Context, T>& slot : slots_)
     if (slot.size() > 0) context_->clear(reinterpret_cast<std::byte*>(slot.data()), slot.bytes());
@@ -295,6 +314,7 @@ auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<
   parts_.clear();
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const UpdateSegment& s = segments_[i];
+    if (s.is_held) continue;
     const std::size_t first = std::max(s.begin, range.first);
     const std::size_t end = std::min(s.end, range.first + range.count);
     if (first >= end) continue;
@@ -305,9 +325,10 @@ auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<
                      sum_ != nullptr ? sum_ + place : gradients() + part.first,
                      {},
                      penalised ? Penalty{} : s.penalty,
-                     s.decays ? rate * decay_ : 0,
+                     rate * s.rate * decay_ * s.decay,
                      scale_[i],
                      limit_};
+      io.rate = s.rate;
       for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + place;
       parts_.push_back(io);
     });
@@ -322,6 +343,7 @@ bool Updates<D>::pass_over_gradients(std::uint64_t step, SumOverOwners sum) {
   if constexpr (can)
     for (std::size_t i = 0; i < segments_.size(); ++i) {
       const UpdateSegment& s = segments_[i];
+      if (s.is_held) continue;
       owned_.each_within({s.begin, s.end - s.begin}, [&](Slice part, std::size_t place) {
         run_kernel<D>(
             GradientPass{},
@@ -345,12 +367,18 @@ void Updates<D>::pass_over_weights(std::uint64_t step) {
 
 template <class D>
 void Updates<D>::average(double momentum, bool overwrites) {
-  T* next = average_;
-  for (const Slice& range : owned_) {
+  for (std::size_t i = 0; i < segments_.size();) {
+    const std::size_t begin = segments_[i].begin;
+    const bool is_held = segments_[i].is_held;
+    while (i < segments_.size() && segments_[i].is_held == is_held) ++i;
     if constexpr (can)
-      run_kernel<D>(MovingAverage{momentum, overwrites},
-                    MovingAverageIo<D>{*context_, range.count, weights() + range.first, next});
-    next += range.count;
+      if (!is_held)
+        owned_.each_within(
+            {begin, segments_[i - 1].end - begin}, [&](Slice part, std::size_t place) {
+              run_kernel<D>(MovingAverage{momentum, overwrites},
+                            MovingAverageIo<D>{*context_, part.count, weights() + part.first,
+                                               average_ + place});
+            });
   }
 }
 

@@ -23,20 +23,45 @@ inline bool is_usual_name(std::string_view text) {
   return false;
 }
 
-std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
-                            const NameList& no_decay, UpdateSegment* result) {
-  UpdateSegment* next = result;
-  for (const NamedParameter& p : parameters) {
+/// The place of the layer of each trainable parameter: f(parameter, index, node).
+template <class F>
+[[gnu::cold]] void each_weight(std::span<const NamedParameter> parameters,
+                               std::span<const Node> nodes, const F& f) {
+  std::size_t node = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const NamedParameter& p = parameters[i];
     if (!p.trainable) continue;
-    *next = {p.offset, p.offset + p.shape.size(), p.penalty};
+    while (node < nodes.size() && (nodes[node].is_activation || !is_of(p, nodes[node]))) ++node;
+    f(p, i, node);
+  }
+}
+
+void penalties_of(std::span<const NamedParameter> parameters, const LayerSettings& settings,
+                  std::span<const Node> nodes, std::vector<PenaltySegment>& result) {
+  result.clear();
+  each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t, std::size_t node) {
+    result.push_back(
+        {p.offset, p.offset + p.shape.size(), settings.is_held(node) ? Penalty{} : p.penalty});
+  });
+}
+
+std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
+                            const NameList& no_decay, const LayerSettings& settings,
+                            std::span<const Node> nodes, UpdateSegment* result) {
+  UpdateSegment* next = result;
+  each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t i, std::size_t node) {
+    const ParameterMultipliers its = settings.multipliers(i);
+    *next = {p.offset, p.offset + p.shape.size(), p.penalty, its.decay,
+             its.rate, settings.is_held(node)};
     for (const std::string& text : no_decay)
-      if (name_contains(p, text)) next->decays = false;
+      if (name_contains(p, text)) next->decay = 0;
     if (!each && next > result && next[-1].penalty == next->penalty &&
-        next[-1].decays == next->decays)
+        next[-1].decay == next->decay && next[-1].rate == next->rate &&
+        next[-1].is_held == next->is_held)
       next[-1].end = next->end;
     else
       ++next;
-  }
+  });
   for (const std::string& text : no_decay) {
     bool found = is_usual_name(text);
     for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);

@@ -158,7 +158,9 @@ void check_random(std::uint64_t seed) {
     ends.push_back(drawn.weights);
     for (const std::size_t end : ends) {
       if (end == begin) continue;
-      drawn.segments.push_back({begin, end, {}, below(2) == 0});
+      drawn.segments.push_back({begin, end, {}, below(2) == 0 ? 1.0 : 0.0});
+      if (below(4) == 0) drawn.segments.back().is_held = true;
+      if (below(4) == 0) drawn.segments.back().rate = 0.5;
       if (below(2) == 0) drawn.segments.back().penalty.l2 = 0.01f;
       begin = end;
     }

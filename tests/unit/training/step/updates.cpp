@@ -275,9 +275,10 @@ TEST_CASE("clipping a gradient with an infinity or NaN gives NaN, not a smaller 
 TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   using Deep = ls::Sequential<ls::Input<4>, ls::Dense<3>, ls::Dense<2>>;
   ls::detail::UpdateSegment two[4];
+  ls::detail::LayerSettings settings;
   const auto segments = [&](bool each, ls::NameList no_decay) {
     const std::span<const ls::detail::NamedParameter> all(Deep::graph.parameter);
-    return ls::detail::update_segments(all.first(4), each, no_decay, two);
+    return ls::detail::update_segments(all.first(4), each, no_decay, settings, Deep::graph.node, two);
   };
   CHECK(segments(false, {}) == 1);
   CHECK(segments(true, {}) == 4);
@@ -286,6 +287,9 @@ TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   CHECK(segments(false, {"dense"}) == 1);
   CHECK(segments(false, {"dense_1"}) == 2);
   CHECK(two[0].end == 15);
-  CHECK((two[0].decays && !two[1].decays));
+  CHECK((two[0].decay == 1 && two[1].decay == 0));
   CHECK((two[1].begin == 15 && two[1].end == 23));
+  settings.set_trainable(std::span(Deep::graph.node).first(2), "dense", false);
+  CHECK(segments(false, {}) == 2);
+  CHECK((two[0].is_held && two[0].end == 15 && !two[1].is_held));
 }

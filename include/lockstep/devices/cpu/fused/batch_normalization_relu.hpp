@@ -17,7 +17,7 @@ struct FusedNormalization : KernelTraits {
   using Base = CpuBatchNormalization<D, epilogue>;
   using Prepared = typename Base::Prepared;
   static constexpr bool keeps_x = true, keeps_y = epilogue == NormalizationEpilogue::add_relu,
-                        handles_recompute = Base::handles_recompute;
+                        handles_recompute = Base::handles_recompute, skips_dw = Base::skips_dw;
   static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
   static constexpr bool updates_state(const Op& op) {
     return Base::updates_state(op.normalization);

@@ -49,8 +49,8 @@ class DenseTiles {
         [&](auto) __attribute__((always_inline, no_instrument_function)) { forward_all(x, w, y); });
   }
 
-  /// Writes dw (inputs, units), followed by the bias gradient, and dx (count, inputs) unless it is
-  /// null; dx may alias x. Calls `update` for each part of dw once that part is final.
+  /// Writes dw (inputs, units), followed by the bias gradient, and dx (count, inputs), except for one
+  /// that is null; dx may alias x. Calls `update` for each part of dw once that part is final.
   void backward(const float* x, const float* w, const float* y, const float* dy, float* dx,
                 float* dw, float* scratch, const UpdateRef<float>& update) const {
     run_with_wide_vectors([&](auto) __attribute__((always_inline, no_instrument_function)) {
@@ -162,7 +162,7 @@ class DenseTiles {
                            for (std::ptrdiff_t r = 0; r < R; ++r)
                              panels[n * units + u * R + r] = dy[(n + r) * units + u];
                        });
-    if (bias_) {
+    if (bias_ && dw != nullptr) {
       float* const db = dw + inputs_ * units;
       double sum[units] = {};
       for (std::ptrdiff_t n = 0; n < count_; ++n)
@@ -175,7 +175,7 @@ class DenseTiles {
       const std::ptrdiff_t size = std::min(block, inputs_ - i),
                            next = std::max(i - block, i % block);
       if (dx != nullptr) transpose_block(w + i * units, size, transposed);
-      std::ptrdiff_t r = 0;
+      std::ptrdiff_t r = dw != nullptr ? 0 : size;
       for (; r + 6 <= size; r += 6) {
         // Prefetch as in forward: the next block's x, then its w.
         const std::ptrdiff_t tile = r / 6;

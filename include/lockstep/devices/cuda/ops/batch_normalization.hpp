@@ -7,7 +7,7 @@
 ///
 ///     forward, training:   moments [-> all_gather -> merge] -> normalize
 ///     forward, inference:  load_statistics -> normalize
-///     backward:            sums [-> all_reduce] -> gradient
+///     backward:            sums [-> all_reduce] -> gradient; after inference the sums are 0
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct BatchNormalizationKernel : KernelTraits {
   using D = BasicCuda<Precision>;
   using Op = BatchNormalizationOp;
   static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
-                        handles_recompute = true;
+                        handles_recompute = true, skips_dw = true;
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
   static constexpr std::size_t saved_once(const Op& op) {
@@ -78,17 +78,20 @@ struct BatchNormalizationKernel : KernelTraits {
     const std::size_t channels = op.channels();
     double* const once = reinterpret_cast<double*>(io.once);
     double* const sums = once + 1 + 2 * channels;  // (2, channels)
-    if (io.step.count > 0) {
+    const bool wants_sums = io.step.training || io.dw != nullptr || io.dx2 != nullptr;
+    if (io.step.count > 0 && wants_sums) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
       launch(op, io.device, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw,
              parts, p.rows, p.parts, workspace(io.device));
-    } else {
+    } else if (io.dw != nullptr) {
       const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),
                       tensors * channels * sizeof(typename D::real));
     }
     if (io.dx == nullptr) return;
-    if (is_shared(op, io)) {
+    if (!io.step.training) {
+      clear(io, sums, 2 * channels);
+    } else if (is_shared(op, io)) {
       if (io.step.count == 0) clear(io, sums, 2 * channels);
       io.step.group.all_reduce(sums, 2 * channels);
     }

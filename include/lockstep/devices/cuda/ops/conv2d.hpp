@@ -44,18 +44,21 @@ class ConvolutionCalls {
   }
   /// Without examples the gradients are cleared.
   void backward(const Conv2DOp& op, const Io<D>& io) const {
-    if (io.step.count == 0)
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+    const bool wants_dw = io.dw != nullptr;
+    if (io.step.count == 0) {
+      if (wants_dw) io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+      return;
+    }
     if constexpr (with_relu) {
-      if (op.bias)
+      if (op.bias && wants_dw)
         db_.mask(io.device, io.dy, io.y, io.dw + op.kernel_size(), io.scratch);
       else
         mask_elements(io.device, io.dy, static_cast<const A*>(io.y),
                       io.step.count * op.out().size());
-    } else if (op.bias) {
+    } else if (op.bias && wants_dw) {
       db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     }
-    steps_.dw.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
+    if (wants_dw) steps_.dw.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
     if (io.dx != nullptr)
       steps_.dx.backward_data(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
                               {io.once, steps_.y.by_cudnn()});
@@ -76,7 +79,7 @@ template <class Precision>
 struct Kernel<Conv2DOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DOp, BasicCuda<Precision>, detail::cuda::ConvolutionCalls<Precision>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   static constexpr std::size_t saved_once(const Conv2DOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);
   }

@@ -34,10 +34,13 @@ class TransposedCalls {
                            io.scratch, {io.once});
   }
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
-    if (io.step.count == 0)
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
-    back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
-    if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
+    const bool wants_dw = io.dw != nullptr;
+    if (io.step.count == 0) {
+      if (wants_dw) io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+      return;
+    }
+    if (wants_dw) back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
+    if (op.bias && wants_dw) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     if (io.dx != nullptr)
       back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
                       {io.once, back_.dx.by_cudnn()});
@@ -57,7 +60,7 @@ struct Kernel<Conv2DTransposeOp, BasicCuda<Precision>>
     : PreparedKernel<Conv2DTransposeOp, BasicCuda<Precision>,
                      detail::cuda::TransposedCalls<Precision>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   static constexpr std::size_t saved_once(const Conv2DTransposeOp& op) {
     return detail::cuda::packed_bytes<Precision>(op);
   }

@@ -27,7 +27,8 @@ class DenseCalls {
 
   DenseCalls() = default;
   DenseCalls(const DenseOp& op, CudaContext& context, std::size_t examples)
-      : y_(op, context, examples * op.rows(), DensePass::forward, with_relu) {
+      : weights_(op.weights()),
+        y_(op, context, examples * op.rows(), DensePass::forward, with_relu) {
     const std::size_t count = examples * op.rows();
     const bool fits = DenseBackward<Precision>::fits(op, count);
     if (fits) all_ = {op, context, count, with_relu};
@@ -44,8 +45,9 @@ class DenseCalls {
   }
 
   std::size_t scratch_bytes() const {
-    const std::size_t backward =
-        is_one_launch_ ? 0 : std::max(dx_.scratch_bytes(), dw_.scratch_bytes());
+    const std::size_t backward = is_one_launch_
+                                     ? weights_ * sizeof(float)
+                                     : std::max(dx_.scratch_bytes(), dw_.scratch_bytes());
     return std::max(y_.scratch_bytes(), backward);
   }
   /// Whether backward is a single launch.
@@ -55,8 +57,11 @@ class DenseCalls {
     if (io.step.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
   }
   void backward(const DenseOp& op, const Io<D>& io) const {
-    if (io.step.count == 0)
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
+    if (io.step.count == 0) {
+      if (io.dw != nullptr)
+        io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
+      return;
+    }
     gradients(op, io.device, io.step.count * op.rows(),
               {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once});
   }
@@ -73,14 +78,17 @@ class DenseCalls {
     A* dx;
     std::byte *scratch, *packed;
   };
-  /// Backward as chosen: one launch, or mask, dw and db, dx.
+  /// Backward as chosen: one launch, or mask, dw and db, dx. Without dw the launch writes it to
+  /// scratch.
   void gradients(const DenseOp& op, CudaContext& context, std::size_t count,
                  const Places& p) const {
-    if (is_one_launch_)
-      return all_(context, p.x, p.dy, p.y, p.w, p.dw, p.dw + op.kernel_size(), p.dx);
+    if (is_one_launch_) {
+      float* const dw = p.dw != nullptr ? p.dw : reinterpret_cast<float*>(p.scratch);
+      return all_(context, p.x, p.dy, p.y, p.w, dw, dw + op.kernel_size(), p.dx);
+    }
     if constexpr (with_relu)
       mask_elements(context, p.dy, p.y, count * static_cast<std::size_t>(op.units));
-    dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch);
+    if (p.dw != nullptr) dw_.backward_weights(context, p.x, p.dy, p.dw, p.scratch);
     if (p.dx != nullptr)
       dx_.backward_data(context, p.dy, p.w, p.dx, p.scratch, {p.packed, y_.by_cublaslt()});
   }
@@ -115,6 +123,7 @@ class DenseCalls {
     is_one_launch_ = context.handle<TuningCache>().measure(context, work, 2, run, name) == 1;
   }
 
+  std::size_t weights_ = 0;
   DenseStep<Precision> y_, dx_, dw_;
   DenseBackward<Precision> all_;
   bool is_one_launch_ = false;
@@ -127,7 +136,7 @@ template <class Precision>
 struct Kernel<DenseOp, BasicCuda<Precision>>
     : PreparedKernel<DenseOp, BasicCuda<Precision>, detail::cuda::DenseCalls<Precision>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   static constexpr std::size_t saved_once(const DenseOp& op) {
     return detail::cuda::DenseStep<Precision>::packed_bytes(op);
   }

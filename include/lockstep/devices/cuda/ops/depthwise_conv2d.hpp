@@ -129,9 +129,21 @@ class DepthwiseCalls {
   /// dw (two launches if the pixels are split), db, dx. Without examples dw and db are cleared.
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     const auto filters = static_cast<std::size_t>(op.filters());
-    if (io.step.count == 0)
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw),
-                             (op.kernel_size() + (op.bias ? filters : 0)) * sizeof(float));
+    if (io.step.count == 0) {
+      if (io.dw != nullptr)
+        io.device.clear(reinterpret_cast<std::byte*>(io.dw),
+                        (op.kernel_size() + (op.bias ? filters : 0)) * sizeof(float));
+      return;
+    }
+    if (io.dw != nullptr) gradient_of_weights(op, io, filters);
+    if (io.dx == nullptr) return;
+    const std::size_t n = io.step.count * op.in.size();
+    io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
+  }
+
+ private:
+  void gradient_of_weights(const DepthwiseConv2DOp& op, const Io<D>& io,
+                           std::size_t filters) const {
     float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
     const auto width = static_cast<unsigned>(width_), f = static_cast<unsigned>(filters);
     io.device.launch(weights_,
@@ -143,12 +155,8 @@ class DepthwiseCalls {
       io.device.launch(add_, Grid::over(op.kernel_size()), static_cast<const float*>(parts), io.dw,
                        static_cast<std::int64_t>(op.kernel_size()), static_cast<int>(cut_.parts));
     if (op.bias) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
-    if (io.dx == nullptr) return;
-    const std::size_t n = io.step.count * op.in.size();
-    io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
   }
 
- private:
   int width_ = 1;
   std::int64_t pixels_ = 0;
   std::size_t scratch_ = 0;
@@ -165,7 +173,7 @@ struct Kernel<DepthwiseConv2DOp, BasicCuda<Precision>>
     : PreparedKernel<DepthwiseConv2DOp, BasicCuda<Precision>,
                      detail::cuda::DepthwiseCalls<Precision>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 };
 
 static_assert(HasKernel<DepthwiseConv2DOp, Cuda>);

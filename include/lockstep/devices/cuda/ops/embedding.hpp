@@ -153,7 +153,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 
   /// Scratch: two units, the maximum of each block, the integer sums.
   struct Prepared {
@@ -183,6 +183,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
     if (io.dx != nullptr)
       io.device.clear(reinterpret_cast<std::byte*>(io.dx), io.step.count * op.x_size() * sizeof(A));
+    if (io.dw == nullptr) return;
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) {
       io.device.clear(reinterpret_cast<std::byte*>(io.dw), p.table * sizeof(T));

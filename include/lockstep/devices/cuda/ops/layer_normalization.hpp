@@ -113,7 +113,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
   using Op = LayerNormalizationOp;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
   static constexpr std::size_t saved(const Op& op) { return 2 * op.rows() * sizeof(double); }
 
   /// How the column sums are divided among blocks.
@@ -138,14 +138,15 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   static void backward(const Op& op, const Io<D>& io, Prepared& p) {
     const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
     if (io.step.count == 0) {
-      io.device.clear(reinterpret_cast<std::byte*>(io.dw),
-                      tensors * op.channels() * sizeof(typename D::real));
+      if (io.dw != nullptr)
+        io.device.clear(reinterpret_cast<std::byte*>(io.dw),
+                        tensors * op.channels() * sizeof(typename D::real));
       return;
     }
     const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     double* const parts = reinterpret_cast<double*>(io.scratch);
-    if (tensors > 0)
+    if (tensors > 0 && io.dw != nullptr)
       io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x, io.dy, saved,
                        parts, io.dw, rows, p.parts,
                        io.device.template handle<detail::cuda::SumWorkspace>().get());

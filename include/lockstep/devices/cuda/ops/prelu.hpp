@@ -122,15 +122,12 @@ class PReLUCalls {
   }
   /// dw (two launches if the elements are divided), dx. Without examples dw is cleared.
   void backward(const PReLUOp& op, const Io<D>& io) const {
-    if (io.step.count == 0)
-      return io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
-    float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
-    const auto width = static_cast<unsigned>(width_), alphas = static_cast<unsigned>(op.weights());
-    io.device.launch(sums_, Grid{{(alphas + width - 1) / width, cut_.parts, 1}, {256, 1, 1}}, io.x,
-                     static_cast<const A*>(io.dy), parts, rows_, cut_.each);
-    if (cut_.parts > 1)
-      io.device.launch(add_, Grid::over(op.weights()), static_cast<const float*>(parts), io.dw,
-                       static_cast<std::int64_t>(op.weights()), static_cast<int>(cut_.parts));
+    if (io.step.count == 0) {
+      if (io.dw != nullptr)
+        io.device.clear(reinterpret_cast<std::byte*>(io.dw), op.weights() * sizeof(float));
+      return;
+    }
+    if (io.dw != nullptr) gradient_of_alpha(op, io);
     if (io.dx == nullptr) return;
     const std::size_t n = io.step.count * op.in.size();
     io.device.launch(backward_, Grid::over(n), io.x, io.w, static_cast<const A*>(io.dy), io.dx,
@@ -139,6 +136,16 @@ class PReLUCalls {
 
  private:
   using A = typename Precision::activation;
+
+  void gradient_of_alpha(const PReLUOp& op, const Io<D>& io) const {
+    float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
+    const auto width = static_cast<unsigned>(width_), alphas = static_cast<unsigned>(op.weights());
+    io.device.launch(sums_, Grid{{(alphas + width - 1) / width, cut_.parts, 1}, {256, 1, 1}}, io.x,
+                     static_cast<const A*>(io.dy), parts, rows_, cut_.each);
+    if (cut_.parts > 1)
+      io.device.launch(add_, Grid::over(op.weights()), static_cast<const float*>(parts), io.dw,
+                       static_cast<std::int64_t>(op.weights()), static_cast<int>(cut_.parts));
+  }
 
   int width_ = 1;
   std::int64_t rows_ = 0;
@@ -154,7 +161,7 @@ template <class Precision>
 struct Kernel<PReLUOp, BasicCuda<Precision>>
     : PreparedKernel<PReLUOp, BasicCuda<Precision>, detail::cuda::PReLUCalls<Precision>> {
   using library_kernel = Kernel;
-  static constexpr bool keeps_x = true;
+  static constexpr bool keeps_x = true, skips_dw = true;
 };
 
 static_assert(HasKernel<PReLUOp, Cuda>);

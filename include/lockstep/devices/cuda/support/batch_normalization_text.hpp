@@ -87,10 +87,11 @@ KERNEL(merge)(const double* __restrict__ all, int members, double* once, float* 
   }
   if (rows > 0) write_statistics(once, state, momentum, rows, mean, squares, k);
 }
-// Inference: running statistics instead of batch statistics.
+// Inference: running statistics instead of batch statistics. `gradient` divides by once[0].
 KERNEL(load_statistics)(const float* __restrict__ state, double* __restrict__ once) {
   const int k = (int)INDEX;
   if (k >= CHANNELS) return;
+  if (k == 0) once[0] = 1;
   once[1 + k] = state[k];
   once[1 + CHANNELS + k] = scale_of(state[CHANNELS + k]);
 }
@@ -166,6 +167,7 @@ KERNEL(sums)(const A* __restrict__ x, const A* __restrict__ y, const A* __restri
   sums_of_parts(parts, count, workspace, [&](int k, double all_dy, double all_products) {
     once[1 + 2 * CHANNELS + k] = all_dy;
     once[1 + 3 * CHANNELS + k] = all_products;
+    if (!dw) return;
     if (SCALE) dw[k] = (float)all_products;
     if (CENTER) dw[SCALE * CHANNELS + k] = (float)all_dy;
   });

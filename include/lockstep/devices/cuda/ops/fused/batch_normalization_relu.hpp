@@ -18,7 +18,7 @@ struct FusedNormalization : KernelTraits {
   using Base = BatchNormalizationKernel<Precision, Tail>;
   using Prepared = typename Base::Prepared;
   static constexpr bool keeps_x = true, keeps_y = Base::keeps_y,
-                        handles_recompute = Base::handles_recompute;
+                        handles_recompute = Base::handles_recompute, skips_dw = Base::skips_dw;
   static constexpr bool exchanges(const Op& op) { return Base::exchanges(op.normalization); }
   static constexpr bool updates_state(const Op& op) {
     return Base::updates_state(op.normalization);

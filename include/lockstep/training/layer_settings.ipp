@@ -1,0 +1,177 @@
+#pragma once
+
+#include "lockstep/training/layer_settings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <numeric>
+#include <string_view>
+
+#include "lockstep/core/add_item.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/format_numbers.hpp"
+#include "lockstep/core/format_text.hpp"
+#include "lockstep/core/quote.hpp"
+#include "lockstep/training/parameters.hpp"
+
+namespace lockstep::detail {
+
+/// Insertions, deletions and replacements between two names.
+[[gnu::cold]] inline std::size_t name_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t before = std::exchange(row[0], i + 1);
+    for (std::size_t k = 0; k < b.size(); ++k) {
+      const std::size_t changed = before + (a[i] == b[k] ? 0 : 1);
+      before = row[k + 1];
+      row[k + 1] = std::min({changed, before + 1, row[k] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The names that are most like the pattern, up to four.
+[[gnu::cold]] inline std::string near_names(std::string_view pattern,
+                                            std::vector<std::string> names) {
+  constexpr std::size_t most = 4;
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return name_distance(pattern, a) < name_distance(pattern, b);
+  });
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) add_item(list, ", ", names[i]);
+  return list + (names.size() > most ? ", ..." : "");
+}
+
+/// Whether a pattern selects a name, or a block that contains it.
+[[gnu::cold]] inline bool selects(const std::string& pattern, std::string_view name) {
+  const NamePatterns one(pattern);
+  for (std::size_t end = name.size(); end != std::string_view::npos && end > 0;
+       end = name.rfind('/', end - 1))
+    if (one.match(name.substr(0, end))) return true;
+  return false;
+}
+
+[[gnu::cold]] inline bool has_parameters(const Node& n) {
+  return n.w_count + n.state_count > 0 && !n.is_activation;
+}
+
+void LayerSettings::set_trainable(std::span<const Node> nodes, const NamePatterns& layers,
+                                  bool on) {
+  std::vector<char> held = held_;
+  held.resize(nodes.size());
+  for (const std::string& pattern : layers) {
+    std::vector<std::string> names;
+    bool found = false;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (!has_parameters(nodes[i])) continue;
+      const std::string& name = names.emplace_back(layer_name(nodes[i]));
+      if (!selects(pattern, name)) continue;
+      if (nodes[i].is_frozen && on)
+        throw UsageError(
+            "set_trainable: {} is within ls::Frozen, which is a part of the network; leave it out "
+            "there, and freeze the layer by set_trainable",
+            name);
+      found = true;
+      if (!nodes[i].is_frozen) held[i] = on ? 0 : 1;
+    }
+    if (!found)
+      throw UsageError(
+          "set_trainable: {} selects no layer with parameters; the nearest names are {}",
+          shown_name(pattern), near_names(pattern, names));
+  }
+  held_ = std::move(held);
+  drop_defaults();
+}
+
+void LayerSettings::set_multiplier(const char* call, std::span<const NamedParameter> parameters,
+                                   const NamePatterns& names, double ParameterMultipliers::* which,
+                                   double value) {
+  if (!(value >= 0) || !std::isfinite(value))
+    throw UsageError("{}: the multiplier is {}; it must be at least 0 and finite", call, value);
+  std::vector<ParameterMultipliers> multipliers = multipliers_;
+  multipliers.resize(parameters.size());
+  for (const std::string& pattern : names) {
+    std::vector<std::string> all;
+    bool found = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].trainable) continue;
+      const std::string& name = all.emplace_back(parameter_name(parameters[i]));
+      if (!selects(pattern, name)) continue;
+      found = true;
+      multipliers[i].*which = value;
+    }
+    if (!found)
+      throw UsageError("{}: {} selects no parameter that trains; the nearest names are {}", call,
+                       shown_name(pattern), near_names(pattern, all));
+  }
+  multipliers_ = std::move(multipliers);
+  drop_defaults();
+}
+
+void LayerSettings::drop_defaults() {
+  if (std::count(held_.begin(), held_.end(), 1) == 0) held_.clear();
+  if (std::count(multipliers_.begin(), multipliers_.end(), ParameterMultipliers{}) ==
+      static_cast<std::ptrdiff_t>(multipliers_.size()))
+    multipliers_.clear();
+}
+
+NamedSettings LayerSettings::named(std::span<const Node> nodes,
+                                   std::span<const NamedParameter> parameters) const {
+  NamedSettings result;
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    if (held_[i] != 0) result.held.push_back(layer_name(nodes[i]));
+  for (std::size_t i = 0; i < multipliers_.size(); ++i)
+    if (multipliers_[i] != ParameterMultipliers{})
+      result.multipliers.emplace_back(parameter_name(parameters[i]), multipliers_[i]);
+  return result;
+}
+
+void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
+                         std::span<const NamedParameter> parameters) {
+  held_.assign(nodes.size(), 0);
+  multipliers_.assign(parameters.size(), {});
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (has_parameters(nodes[i]) && !nodes[i].is_frozen &&
+        std::find(from.held.begin(), from.held.end(), layer_name(nodes[i])) != from.held.end())
+      held_[i] = 1;
+  for (const auto& its : from.multipliers)
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].trainable && parameter_name(parameters[i]) == its.first)
+        multipliers_[i] = its.second;
+  drop_defaults();
+}
+
+std::vector<char> LayerSettings::held_steps(std::span<const PlacedStep> steps,
+                                            std::span<const Node> nodes) const {
+  std::vector<char> result;
+  if (held_.empty()) return result;
+  for (const PlacedStep& s : steps) {
+    std::size_t first = nodes.size();  // the first node with parameters
+    for (int k = 0; k < s.node_count; ++k) {
+      const std::size_t node = s.nodes[static_cast<std::size_t>(k)];
+      if (!has_parameters(nodes[node])) continue;
+      if (first == nodes.size()) first = node;
+      if (held_[node] != held_[first])
+        throw UsageError(
+            "set_trainable: the device computes {} and {} in one kernel, so that both train or "
+            "neither does; select both",
+            layer_name(nodes[first]), layer_name(nodes[node]));
+    }
+    result.push_back(first < nodes.size() ? held_[first] : 0);
+  }
+  return result;
+}
+
+std::string to_string(const NamedSettings& settings) {
+  std::string text;
+  for (const std::string& name : settings.held) add_item(text, "; ", name + " held");
+  for (const auto& its : settings.multipliers)
+    add_item(text, "; ",
+             format_text("{} rate {}, decay {}", its.first, its.second.rate, its.second.decay));
+  return text;
+}
+
+}  // namespace lockstep::detail
