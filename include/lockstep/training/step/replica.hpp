@@ -190,7 +190,7 @@ class Replica : public DeviceReplica<D, U> {
     for (std::size_t i = 0; i < count; ++i)
       out[i] = static_cast<T>(static_cast<double>(T(values[i])) / scale);
   }
-  /// Trains as `settings` says from now on. They and the spans must outlive the replica; the spans
+  /// Applies `settings` from now on. They and the spans must outlive the replica; the spans
   /// are the segments of updates and of penalties under these settings.
   [[gnu::cold]] void change_layers(const LayerSettings& settings,
                                    std::span<const UpdateSegment> segments,

@@ -506,7 +506,7 @@ class ReplicaSet : public AnyReplicas {
       its.set_multiplier(call, named_parameters<Net>(), names, which, value);
     });
   }
-  /// What differs from the defaults, by name.
+  /// The settings that differ from the defaults, by name.
   [[gnu::cold]] NamedSettings settings() const {
     return settings_->named(nodes, named_parameters<Net>());
   }
@@ -1024,7 +1024,7 @@ class ReplicaSet : public AnyReplicas {
 
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),
                                                static_cast<std::size_t>(Net::graph.nodes)};
-  /// Makes all replicas of this process train as settings_ says.
+  /// Applies settings_ to all replicas of this process.
   [[gnu::cold]] void apply_settings() {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
