@@ -63,6 +63,8 @@ class LayerSettings {
   /// Names that the model does not have are left out: those of a checkpoint of another network.
   LOCKSTEP_COLD_DECL void load(const NamedSettings& from, std::span<const Node> nodes,
                                std::span<const NamedParameter> parameters);
+  /// The weights of layers that are held.
+  LOCKSTEP_COLD_DECL std::size_t held_weights(std::span<const Node> nodes) const;
   /// For each step of a plan, whether its weights are held; empty if none are. \throws UsageError if a
   /// step computes layers of which only some are.
   LOCKSTEP_COLD_DECL std::vector<char> held_steps(std::span<const PlacedStep> steps,

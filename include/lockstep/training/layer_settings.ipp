@@ -144,6 +144,13 @@ void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
   drop_defaults();
 }
 
+std::size_t LayerSettings::held_weights(std::span<const Node> nodes) const {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    if (held_[i] != 0) count += nodes[i].w_count;
+  return count;
+}
+
 std::vector<char> LayerSettings::held_steps(std::span<const PlacedStep> steps,
                                             std::span<const Node> nodes) const {
   std::vector<char> result;

@@ -593,7 +593,7 @@ class Model<Net, S, L, O, Ms...> {
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   [[nodiscard]] std::string summary() const {
     return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()),
-                                           replicas_.owned_weights());
+                                           replicas_.owned_weights(), replicas_.held_weights());
   }
   /// Profiles a training step by layer, pass and, on a GPU, kernel. Trains a few steps on batches
   /// of `data`, or on one batch in memory, then restores the model. \returns a Profile of the first
@@ -642,7 +642,7 @@ class Model<Net, S, L, O, Ms...> {
   /// processes of a job call it; one that does not is named. The same for layers that never train,
   /// with less memory, is ls::Frozen.
   /// \throws UsageError for a pattern that selects no layer, for a layer in ls::Frozen, and under
-  /// ls::wire, ls::LocalSgd, ls::DiLoCo and asynchronous parameter servers.
+  /// ls::wire and in asynchronous steps of parameter servers.
   /// \code
   ///   model.set_trainable("backbone/*", false);
   ///   model.fit(train, {.epochs = 3});

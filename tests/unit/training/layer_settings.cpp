@@ -211,6 +211,8 @@ TEST_CASE("a frozen block has neither gradients nor slots, and the bits of the s
   CHECK(model.evaluate(data())["loss"] == held.evaluate(data())["loss"]);
   CHECK_THAT(model.summary(), ContainsSubstring("Trainable params: 5 (") &&
                                   ContainsSubstring("Non-trainable params: 28 ("));
+  CHECK_THAT(held.summary(), ContainsSubstring("Trainable params: 5 (") &&
+                                 ContainsSubstring("Non-trainable params: 28 ("));
   CHECK_THROWS_WITH(model.set_trainable("backbone/dense", true),
                     ContainsSubstring("backbone/dense is within ls::Frozen"));
   const auto dx = held.input_gradients(held.batch(xs(), ys()));

@@ -329,6 +329,10 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
           replica_slices_, mine, true, std::size_t{0}, std::size_t{1}, ReplicaRoles{{0, 1}, {0, 0}},
           all().policy());
     });
+    // Frozen layers, whose values no server sends.
+    const auto& state = all().first().engine().state();
+    std::copy(state.data() + state_size, state.data() + state.size(),
+              replica_->engine().state().data() + state_size);
     if (loader_) return;
     BatchSizes sizes = batch_sizes(data_);
     sizes.depth = 0;  // which batch is next depends on the other workers

@@ -198,7 +198,7 @@ struct WorkSize {
       const bool wants = s.wants_dx, wants2 = s.wants_dx2;
       values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
       values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
-      weights = (wants ? 2 : 1) * w;
+      weights = ((wants ? 1 : 0) + (s.trains() ? 1 : 0)) * w;
       flops *= backward_factor(s);
     }
     row.bytes += examples * (activation * values + static_cast<double>(needs.saved)) +

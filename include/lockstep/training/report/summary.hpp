@@ -83,12 +83,13 @@ std::vector<std::string> fused_names() {
 }
 
 /// The table, followed by totals. `optimizer_slots`: buffers per weight; `owned`: the weights for
-/// which the first replica of this process has them.
+/// which the first replica of this process has them; `held`: those that do not train at present.
 LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots,
-                                          std::size_t owned);
+                                          std::size_t owned, std::size_t held);
 template <class Net, class D>
-std::string summary_of(std::size_t optimizer_slots, std::size_t owned = Net::graph.weights) {
-  return summary_of(summary_facts<Net, D>(), optimizer_slots, owned);
+std::string summary_of(std::size_t optimizer_slots, std::size_t owned = Net::graph.weights,
+                       std::size_t held = 0) {
+  return summary_of(summary_facts<Net, D>(), optimizer_slots, owned, held);
 }
 
 }  // namespace lockstep::detail

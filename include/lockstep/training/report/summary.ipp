@@ -83,7 +83,8 @@ inline bool has_branches(std::span<const Node> nodes) {
 /// Whether the table has the node in the row of the layer's first call.
 inline bool is_further_call(const Node& n) { return n.call > 0 && !n.is_tied; }
 
-std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned) {
+std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned,
+                       std::size_t held) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(model.nodes);
   if (branches) header.push_back("Connected to");
@@ -113,8 +114,8 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, s
   };
   std::string text = table.str();
   text += count("Total params", model.weights + model.state);
-  text += count("Trainable params", model.weights);
-  text += count("Non-trainable params", model.state);
+  text += count("Trainable params", model.weights - held);
+  text += count("Non-trainable params", model.state + held);
   text += count("Optimizer params", model.weights * optimizer_slots);
   if (optimizer_slots > 0 && owned < model.weights)
     text += count("Optimizer params of this process' first replica", owned * optimizer_slots);

@@ -106,20 +106,26 @@ class LocalUpdate : public Updates<D> {
     T* const change = this->gradients();
     if (is_plain_) return replica.exchange.finish(change, 0, sums, n);
     T *const w = this->weights(), *const anchor = anchor_.data(), *const outer = outer_.data();
-    const std::size_t size = anchor_.size();
+    const Ranges trained = this->trained();
     const double rate = outer_step_.rate, momentum = outer_step_.momentum;
-    for (std::size_t i = 0; i < size; ++i)
-      change[i] =
-          static_cast<T>(share * (static_cast<double>(anchor[i]) - static_cast<double>(w[i])));
-    replica.exchange.finish(change, size, sums, n);
-    for (std::size_t i = 0; i < size; ++i) {
-      double d = static_cast<double>(change[i]);
-      if (outer != nullptr) {
-        outer[i] = static_cast<T>(momentum * static_cast<double>(outer[i]) + d);
-        d += momentum * static_cast<double>(outer[i]);
+    for (const Slice& part : trained)
+      for (std::size_t i = part.first; i < part.first + part.count; ++i)
+        change[i] =
+            static_cast<T>(share * (static_cast<double>(anchor[i]) - static_cast<double>(w[i])));
+    const std::span<const Slice> parts = trained.parts();
+    for (std::size_t k = parts.size(); k-- > 1;)  // as backward does, from the end
+      replica.exchange.post(change + parts[k].first, parts[k].count);
+    const Slice last = parts.empty() ? Slice{} : parts[0];
+    replica.exchange.finish(change + last.first, last.count, sums, n);
+    for (const Slice& part : trained)
+      for (std::size_t i = part.first; i < part.first + part.count; ++i) {
+        double d = static_cast<double>(change[i]);
+        if (outer != nullptr) {
+          outer[i] = static_cast<T>(momentum * static_cast<double>(outer[i]) + d);
+          d += momentum * static_cast<double>(outer[i]);
+        }
+        w[i] = static_cast<T>(static_cast<double>(anchor[i]) - rate * d);
       }
-      w[i] = static_cast<T>(static_cast<double>(anchor[i]) - rate * d);
-    }
   }
   std::uint64_t steps_of_round() const { return outer_step_.steps; }
   /// Whether `restore_beginning` can set the weights to those at the beginning of a round; one replica

@@ -506,6 +506,7 @@ class ReplicaSet : public AnyReplicas {
       its.set_multiplier(call, named_parameters<Net>(), names, which, value);
     });
   }
+  std::size_t held_weights() const { return settings_->held_weights(nodes); }
   /// The settings that differ from the defaults, by name.
   [[gnu::cold]] NamedSettings settings() const {
     return settings_->named(nodes, named_parameters<Net>());
@@ -1047,11 +1048,14 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] void check_holds(const LayerSettings& next) const {
     static_cast<void>(next.held_steps(Engine<Net, device>::constants.step, nodes));
-    if constexpr (keeps_gradients || makes_rounds)
+    if constexpr (keeps_gradients)
       throw UsageError(
           "set_trainable: under {} all layers of a network train; put the layers into ls::Frozen, or "
           "use another update policy",
           policy_name());
+    if constexpr (makes_rounds)
+      if (next.held_weights(nodes) == Net::graph.weights)
+        throw UsageError("set_trainable: under {} at least one layer must train", policy_name());
     if constexpr (requires { session_.has_phases(); })
       if (session_.has_phases())
         throw UsageError(

@@ -195,6 +195,13 @@ class Updates {
   /// weights may be updated as soon as its gradients are final.
   bool is_by_parts() const { return !accumulates() && !wants_squares(); }
   std::span<const UpdateSegment> segments() const { return segments_; }
+  /// The weights of segments that are not held.
+  [[gnu::cold]] Ranges trained() const {
+    Ranges result;
+    for (const UpdateSegment& s : segments_)
+      if (!s.is_held) result.add({s.begin, s.end - s.begin});
+    return result;
+  }
   T* weights() const { return engine_->weights().data(); }
   T* gradients() const { return engine_->gradients().data(); }
 

@@ -3,6 +3,7 @@
 /// recomputed blocks, normalizations.
 #include "compare.hpp"
 #include "lockstep/layers/layers.hpp"
+#include "lockstep/model/frozen.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "unit/layers/resnet.hpp"
@@ -49,6 +50,26 @@ TEST_CASE("recomputed residual blocks on a GPU give the same bits") {
   toy::Machine<Again, Cuda> b(4, 1, device);
   CHECK(a.forward() == b.forward());
   CHECK(a.gradients() == b.gradients());
+}
+
+TEST_CASE("frozen layers leave out gradients on a GPU as on the reference") {
+  struct Net
+      : Sequential<
+            Input<6, 6, 2>, Conv2D<4, 3, same>,
+            Frozen<
+                Sequential<BatchNormalization<>, ReLU, Conv2D<8, 3, same, relu>, DepthwiseConv2D<3>,
+                           PReLU<>, Conv2DTranspose<4, 3>, LayerNormalization<>,
+                           Residual<Sequential<Conv2D<4, 3, same>, BatchNormalization<>>>>>,
+            ReLU, Flatten, Dense<12>, Frozen<Sequential<Dense<9, relu>, Dense<7>>>, Dense<3>> {};
+  TestGpu gpu;
+  std::vector<double> state = normal_values(Net::graph.state, 4);
+  for (double& v : state) v = std::abs(v) * 0.3 + 0.1;
+  toy::Machine<Net, Reference<double>> expected(3);
+  toy::Machine<Net, Cuda> machine(3);
+  expected.engine.state().upload(state.data());
+  machine.engine.state().upload(as<float>(state).data());
+  CHECK(relative_error(machine.forward(), expected.forward()) < tolerance);
+  CHECK(relative_error(machine.gradients(), expected.gradients()) < 1e-4);
 }
 
 TEST_CASE("parallel branches agree with the reference") {

@@ -532,4 +532,9 @@ TEST_CASE("formats that cannot be are refused") {
   own.fit(data(), checked(2));
   built_in.fit(data(), checked(2));
   CHECK(own.weights_sha256() == built_in.weights_sha256());
+  CHECK_THROWS_WITH(built_in.set_trainable("dense", false),
+                    ContainsSubstring("under wire all layers of a network train; put the layers "
+                                      "into ls::Frozen, or use another update policy"));
+  built_in.set_rate_multiplier("dense", 0.5);
+  built_in.fit(data(), checked(1));
 }

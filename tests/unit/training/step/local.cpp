@@ -152,6 +152,24 @@ TEST_CASE("rounds of one step are Replicated to rounding, for SGD") {
   }
 }
 
+TEST_CASE("a round leaves out layers that do not train, and their outer momentum") {
+  const ls::SGD sgd{.learning_rate = 0.1};
+  const Many all{.replicas = 3};
+  const auto held = [](auto m) {
+    m.set_trainable("dense", false);
+    return m;
+  };
+  CHECK(difference(fitted(held(model(all | ls::LocalSgd{.steps = 1}, sgd)), data()),
+                   fitted(held(model(all, sgd)), data())) < rounding);
+  auto m = model(all | ls::DiLoCo{.steps = 2}, sgd);
+  m.fit(data(), checked(2));
+  const auto kernel = m.weights("dense/kernel"), gamma = m.weights("batch_normalization/gamma");
+  m.set_trainable("dense", false);
+  m.fit(data(), checked(2));
+  CHECK(m.weights("dense/kernel") == kernel);
+  CHECK(m.weights("batch_normalization/gamma") != gamma);
+}
+
 TEST_CASE("replicas that see the same examples train as one device with a part of the batch") {
   std::vector<float> x, twice_x;
   std::vector<std::int32_t> y, twice_y;
@@ -446,4 +464,6 @@ TEST_CASE("what a policy with rounds costs, and what it refuses") {
       m.gradients("dense/kernel"),
       ContainsSubstring("gradients: under local_sgd each replica has gradients of its "
                         "own part of a batch"));
+  CHECK_THROWS_WITH(m.set_trainable("*", false),
+                    ContainsSubstring("under local_sgd at least one layer must train"));
 }
