@@ -318,6 +318,8 @@ def _built(layer, inputs, tensors, layers):
             raise ModelFileError(f"{where}: parameter '{name}' has the shape {list(variable.shape)} in Keras, but "
                                  f"{list(value.shape)} in the file")
         variable.assign(value)
+    if any(variable.trainable and not found[name]["trainable"] for name, variable in variables.items()):
+        built.trainable = False  # ls::Frozen
     if isinstance(built, keras.layers.Normalization):
         built.finalize_state()
     return output

@@ -188,6 +188,12 @@ class Tensor:
         with torch.no_grad():
             tensor.copy_(torch.from_numpy(numpy.array(value)).reshape(tensor.shape))
 
+    def freeze(self):
+        """Leaves out the gradient; buffers have none."""
+        tensor = getattr(self.module, self.name)
+        if isinstance(tensor, nn.Parameter):
+            tensor.requires_grad_(False)
+
     def get(self, shape):
         value = getattr(self.module, self.name).detach().float().cpu().numpy()
         if not self.order:
@@ -456,6 +462,9 @@ def load(architecture, weights):
         for name, (tensor, _) in model.tensors.items():
             with _place(f"parameter '{name}'"):
                 tensor.set(values[name])
+        for parameter in (p for layer in described["layers"] for p in layer["parameters"]):
+            if not parameter["trainable"]:
+                model.tensors[parameter["name"]][0].freeze()  # ls::Frozen
         model.eval().check()
     except ModelFileError as error:
         raise ModelFileError(f"{architecture}: {error}") from error

@@ -200,6 +200,9 @@ TEST_CASE("a frozen block has neither gradients nor slots, and the bits of the s
   STATIC_REQUIRE(plan.flops == all.flops);
   STATIC_REQUIRE(plan.example_bytes < all.example_bytes);
 
+  CHECK(!ls::architecture<WithFrozen>().layers[0].parameters[0].trainable);
+  CHECK(ls::architecture<WithFrozen>().layers[3].parameters[0].trainable);
+
   auto model = new_model<WithFrozen>();
   auto held = new_model();
   held.set_trainable("backbone", false);
