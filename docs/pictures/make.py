@@ -22,6 +22,7 @@ HEADERS = ROOT / "include" / "lockstep"
 WHAT = {  # what a folder holds: one or two short lines
     "core": "shapes, errors, random numbers: plain values",
     "concepts": "what a layer, a kernel, a device, a strategy is",
+    "functions": "formulas and their derivatives, at compile time",
     "layers": "declarations\nand ops", "losses": "loss of an\nexample", "metrics": "sums that\nmerge",
     "optimizers": "rules and\nschedules", "data": "sources and\npipelines", "cluster": "who is in\nthe job",
     "files": "whole or refused", "devices": "memory, threads, kernels",

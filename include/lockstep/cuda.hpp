@@ -37,6 +37,7 @@
 #include "lockstep/devices/cuda/ops/random_color.hpp"
 #include "lockstep/devices/cuda/ops/rearrangement.hpp"
 #include "lockstep/devices/cuda/ops/resized_image.hpp"
+#include "lockstep/devices/cuda/ops/rows.hpp"
 #include "lockstep/devices/cuda/ops/softmax.hpp"
 #include "lockstep/devices/cuda/ops/up_sampling2d.hpp"
 #include "lockstep/devices/cuda/passes/change_images.hpp"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/functions/tape.hpp"
 #include "lockstep/layers/preprocessing/center_crop.hpp"
 #include "lockstep/layers/preprocessing/random_crop.hpp"
 #include "lockstep/layers/preprocessing/resized_image.hpp"
@@ -66,6 +67,7 @@ class LayerForm {
     Value y = add_class();
     if (const auto* option = layer_.option("activation")) {
       const std::string& name = std::get<std::string>(*option);
+      if (name == "Function") return function("activation_nodes", *y);
       const auto known = std::find_if(activation_names.begin(), activation_names.end(),
                                       [&](const ActivationName& a) { return a.name == name; });
       if (known == activation_names.end())
@@ -130,6 +132,7 @@ class LayerForm {
     }
     if (c == "Resizing") return resizing();
     if (c == "Dot") return dot();
+    if (c == "Function") return function("nodes", *inputs_[0]);
     if (const std::string_view op = merging_op(c); !op.empty()) return merge(op);
     throw UsageError(
         "export_onnx: layer '{}' is a {}, which has no form in ONNX; export a model of the "
@@ -600,6 +603,126 @@ class LayerForm {
     Numbers extents{0};
     extents.insert(extents.end(), to.extent.begin(), to.extent.begin() + to.rank);
     return value(node("Reshape", {y, list("shape", extents)}), Channels::last);
+  }
+
+  /// A layer Function: each of its operations is a node. `option`: the operations as numbers.
+  [[gnu::cold]] Value function(std::string_view option, OnnxValue& x) {
+    using functions::Operation;
+    const auto& code = std::get<std::vector<double>>(*layer_.option(option));
+    struct Step {
+      Operation op;
+      std::array<std::size_t, 4> from{};
+      float value = 0;
+    };
+    std::vector<Step> steps;
+    bool along_rows = false;
+    for (std::size_t i = 0; i < code.size();) {
+      Step s{static_cast<Operation>(static_cast<int>(code[i++]))};
+      for (std::size_t k = 0; k < functions::operands(s.op); ++k)
+        s.from[k] = static_cast<std::size_t>(code[i++]);
+      if (functions::has_value(s.op)) s.value = static_cast<float>(code[i++]);
+      along_rows |= functions::is_reduction(s.op);
+      steps.push_back(s);
+    }
+    const Channels layout = along_rows ? Channels::last : x.channels();
+    std::vector<std::string> names;
+    for (const Step& s : steps) {
+      const auto from = [&](std::size_t k) { return names[s.from[k]]; };
+      const auto one = [&] { return graph_.constant(layer_.name + "/one", 1.0f); };
+      switch (s.op) {
+        case Operation::input:
+          names.push_back(graph_.use(x, layout));
+          break;
+        case Operation::constant:
+          names.push_back(graph_.constant(layer_.name + "/constant", s.value));
+          break;
+        case Operation::length:
+          names.push_back(
+              graph_.constant(layer_.name + "/length", static_cast<float>(x.shape().channels())));
+          break;
+        case Operation::stop:
+          names.push_back(from(0));
+          break;
+        case Operation::expm1:
+          names.push_back(node("Sub", {node("Exp", {from(0)}), one()}));
+          break;
+        case Operation::log1p:
+          names.push_back(node("Log", {node("Add", {from(0), one()})}));
+          break;
+        case Operation::erf:
+        case Operation::erfc: {
+          const std::string factor = graph_.constant(layer_.name + "/factor", s.value);
+          const std::string erf = node("Erf", {node("Mul", {from(0), factor})});
+          names.push_back(s.op == Operation::erf ? erf : node("Sub", {one(), erf}));
+          break;
+        }
+        case Operation::power:
+          names.push_back(
+              node("Pow", {from(0), graph_.constant(layer_.name + "/exponent", s.value)}));
+          break;
+        case Operation::if_less:
+        case Operation::if_less_equal:
+        case Operation::if_equal:
+          names.push_back(
+              node("Where", {node(function_op(s.op), {from(0), from(1)}), from(2), from(3)}));
+          break;
+        case Operation::sum:
+        case Operation::largest:
+          names.push_back(node(function_op(s.op), {from(0), list("axes", {-1})}));
+          break;
+        default:
+          names.push_back(functions::operands(s.op) == 1
+                              ? node(function_op(s.op), {from(0)})
+                              : node(function_op(s.op), {from(0), from(1)}));
+      }
+    }
+    return value(names.back(), layout);
+  }
+  /// ONNX' op of an operation.
+  [[gnu::cold]] static std::string_view function_op(functions::Operation op) {
+    using enum functions::Operation;
+    switch (op) {
+      case negate:
+        return "Neg";
+      case exp:
+        return "Exp";
+      case log:
+        return "Log";
+      case tanh:
+        return "Tanh";
+      case sigmoid:
+        return "Sigmoid";
+      case softplus:
+        return "Softplus";
+      case sqrt:
+        return "Sqrt";
+      case abs:
+        return "Abs";
+      case add:
+        return "Add";
+      case subtract:
+        return "Sub";
+      case multiply:
+        return "Mul";
+      case divide:
+        return "Div";
+      case if_less:
+        return "Less";
+      case if_less_equal:
+        return "LessOrEqual";
+      case if_equal:
+        return "Equal";
+      case if_maximum:
+        return "Max";
+      case if_minimum:
+        return "Min";
+      case sum:
+        return "ReduceSum";
+      case largest:
+        return "ReduceMax";
+      default:
+        return "";  // only in derivatives
+    }
   }
 
   OnnxBuilder& graph_;

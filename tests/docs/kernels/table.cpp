@@ -16,6 +16,7 @@
 #include "lockstep/cpu.hpp"
 #include "lockstep/cuda.hpp"
 #include "lockstep/devices/compiled_kernels.hpp"
+#include "lockstep/function.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 
@@ -138,6 +139,11 @@ using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline:
                       ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
 using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty, ls::StateMean>;
 
+constexpr auto of_elements = [](auto x) { return x * sigmoid(x); };
+constexpr auto of_rows = [](auto x) { return x - max(x); };
+constexpr auto loss_of_elements = [](auto p, auto t) { return square(p - t); };
+constexpr auto loss_of_rows = [](auto p, auto t) { return sum(p * t); };
+
 std::string section(std::string_view title, std::string_view text, const Table& table) {
   std::string made = "\n## " + std::string(title) + "\n\n" + std::string(text);
   return made + (text.empty() ? "" : "\n\n") + table.text();
@@ -146,8 +152,12 @@ std::string section(std::string_view title, std::string_view text, const Table& 
 std::string page() {
   Table layers, fused, losses, metrics, optimizers, passes, data;
   rows(layers, ls::LayerOps{});
+  layers.add<ls::List<decltype(ls::Function<of_elements>::op({})),
+                      decltype(ls::Function<of_rows>::op({}))>>("Function");
   rows(fused, Fused{});
   loss_rows(losses, Losses{});
+  losses.add<ls::List<LossOp<ls::Function<loss_of_elements>>, LossOp<ls::Function<loss_of_rows>>>>(
+      "Function as FunctionLoss");
   metric_rows(metrics, Metrics{});
   mean_of_row(metrics, Losses{});
   rows(optimizers, ls::OptimizerOps{});

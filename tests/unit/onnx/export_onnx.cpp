@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/core/version.hpp"
+#include "lockstep/function.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/temporary_folder.hpp"
@@ -214,6 +215,12 @@ struct Twice : ls::ParameterlessLayer<TwiceOp> {
   static constexpr std::string_view name = "twice";
 };
 
+constexpr auto hard = [](auto x) { return x * min(max(x + 3, 0), 6) / 6 + erfc(0.5 * x); };
+constexpr auto softmax = [](auto x) {
+  const auto e = exp(x - max(x));
+  return select(e < 0.5, e, pow(e, 0.25)) / sum(e);
+};
+
 }  // namespace
 
 TEST_CASE("an ONNX file has its versions, a free batch and the names input and output") {
@@ -344,6 +351,21 @@ TEST_CASE("activations as options are nodes of their layer") {
   CHECK(m.nodes[2].floats.at("alpha") == 0.2f);
   CHECK(m.nodes[2].output == "conv2d/LeakyRelu");
   CHECK(m.nodes[7].floats.at("alpha") == 0.3f);
+}
+
+TEST_CASE("each operation of a function is a node") {
+  const ReadModel m = exported<Net<ls::Conv2D<2, 1>, ls::Function<hard>, ls::Function<softmax>>>();
+  CHECK(m.ops() == Names{"Transpose", "Conv", "Add",     "Max", "Min",  "Mul",
+                         "Div",       "Mul",  "Erf",     "Sub", "Add",  "Transpose",
+                         "ReduceMax", "Sub",  "Exp",     "Pow", "Less", "Where",
+                         "ReduceSum", "Div",  "Identity"});
+  CHECK(m.constants.at("function/constant").values == std::vector<float>{3});
+  CHECK(m.constants.at("function/factor").values == std::vector<float>{0.5f});
+  CHECK(m.node("ReduceSum").inputs.at(1) == "function_1/axes_1");
+  CHECK(m.node("Where").inputs == Names{"function_1/Less", "function_1/Exp", "function_1/Pow"});
+  const ReadModel option = exported<Net<ls::Dense<3, ls::activation<ls::Function<hard>>>>>();
+  CHECK(option.ops()[2] == "Add");
+  CHECK(option.nodes[2].inputs == Names{"dense/Add", "dense/constant"});
 }
 
 TEST_CASE("layers and activations without a form in ONNX are named") {
