@@ -1,6 +1,6 @@
-// Writes an activation: Mish as a rule for one value and its derivative, from which all devices in
-// host memory get their kernels. Checks its gradient against finite differences, and trains a model
-// with it. Run it with `./dev custom_activation`.
+// Writes an activation twice: Mish as a function that the library differentiates, and by hand, as a
+// rule for one value and its derivative. Checks both gradients against finite differences, and trains
+// a model with them. Run it with `./dev custom_activation`.
 //
 // Expected output:
 //   gradients agree: yes
@@ -10,15 +10,23 @@
 #include <string_view>
 
 #include <lockstep/cpu.hpp>
+#include <lockstep/function.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/reference.hpp>
 #include <lockstep/training/checks/check_gradients.hpp>
 namespace ls = lockstep;
 
-namespace mine {
-
-// --8<-- [start:activation]
+// --8<-- [start:function]
 /// Mish (Misra, 2019): y = x tanh(log(1 + e^x)).
+inline constexpr auto mish = [](auto x) { return x * tanh(softplus(x)); };
+
+struct Mish : ls::Function<mish> {
+  static constexpr std::string_view name = "mish";
+};
+// --8<-- [end:function]
+
+namespace mine {
+// --8<-- [start:activation]
 struct MishOp {
   static constexpr std::string_view members = "in";
   static constexpr bool from_y = false;  // derivative() expects x, not y
@@ -39,23 +47,18 @@ struct MishOp {
 struct Mish : ls::ParameterlessLayer<MishOp> {
   static constexpr std::string_view name = "mish";
 };
-
-static_assert(ls::Layer<Mish> && ls::Pointwise<MishOp>);
 // --8<-- [end:activation]
-
 }  // namespace mine
 
 namespace {
-
-struct Net
-    : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<32>, mine::Mish, ls::Dense<10>> {
-};
-
+struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<32, ls::activation<Mish>>,
+                            ls::Dense<32>, mine::Mish, ls::Dense<10>> {};
 }  // namespace
 
 int main() {
-  const double error = ls::check_gradients<ls::Input<4, 3>>(mine::Mish{}).error;
-  fmt::print("gradients agree: {}\n", error < 1e-8 ? "yes" : "no");
+  const double error = ls::check_gradients<ls::Input<4, 3>>(Mish{}).error;
+  const double by_hand = ls::check_gradients<ls::Input<4, 3>>(mine::Mish{}).error;
+  fmt::print("gradients agree: {}\n", error < 1e-8 && by_hand < 1e-8 ? "yes" : "no");
 
   const auto digits = ls::datasets::digits();
   const auto scale = ls::rescale(1.0f / 255);

@@ -86,10 +86,13 @@ constexpr auto log_softmax = [](auto x) {
   const auto shifted = x - stop_gradient(max(x));
   return shifted - log(sum(exp(shifted)));
 };
+// --8<-- [start:rows]
+/// Rows with mean 0 and variance 1.
 constexpr auto normalized = [](auto x) {
   const auto centered = x - mean(x);
   return centered / sqrt(mean(square(centered)) + 1e-3);
 };
+// --8<-- [end:rows]
 constexpr auto unit = [](auto x) { return x / sqrt(sum(x * x)); };
 constexpr auto largest = [](auto x) { return max(x); };
 constexpr auto guarded = [](auto x) { return select(x > 0, log(x), 0); };

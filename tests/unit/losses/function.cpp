@@ -21,10 +21,12 @@ namespace {
 
 using Double = ls::Reference<double>;
 
+// --8<-- [start:loss]
 constexpr auto huber = [](auto p, auto t) {
   const auto e = abs(p - t);
   return select(e <= 1, 0.5 * e * e, e - 0.5);
-};
+};  // ls::Model model{Net{}, strategy, ls::Function<huber>{}, ls::SGD{}};
+// --8<-- [end:loss]
 constexpr auto log_cosh = [](auto p, auto t) {
   const auto e = abs(p - t);
   return e + log1p(exp(-2 * e)) - 0.69314718055994530942;
