@@ -10,6 +10,8 @@
 
 #include "lockstep/cpu.hpp"
 #include "lockstep/model/recompute.hpp"
+#include "lockstep/model/shared.hpp"
+#include "lockstep/model/statement_graph.hpp"
 #include "unit/model/toy_device.hpp"
 
 namespace {
@@ -52,6 +54,14 @@ struct Nets {
                        ls::Flatten, ls::Dense<20>,
                        Block<ls::Dense<64, ls::relu>, ls::Dropout<0.3>, ls::Dense<5>>,
                        ls::Dense<3>> {};
+  /// A frozen block with two calls, through which the gradient of a layer before it passes.
+  struct Shared
+      : ls::Graph<ls::In<"left", 5>, ls::In<"right", 5>,
+                  ls::Let<"l", ls::From<"left">, ls::Dense<4>>,
+                  ls::Let<"a", ls::From<"l">, ls::Shared<"tower", Block<ls::Dense<4>, Gain>>>,
+                  ls::Let<"b", ls::From<"a">, ls::Shared<"tower", Block<ls::Dense<4>, Gain>>>,
+                  ls::Let<"h", ls::From<"a", "b">, ls::Multiply, ls::Dense<2>>,
+                  ls::Out<"y", ls::From<"h">>, ls::Out<"z", ls::From<"right">, ls::Dense<3>>> {};
   /// No gradient is needed before the last layer.
   struct Backbone : ls::Sequential<ls::Input<6, 6, 2>,
                                    Block<Conv<4>, ls::ReLU, ls::MaxPooling2D<>, ls::Flatten, Gain>,
@@ -107,6 +117,7 @@ void all_nets_give_the_gradients_of_all() {
   gives_the_gradients_of_all<typename A::Images, typename Nets<Frozen>::Images, D>();
   gives_the_gradients_of_all<typename A::Images, typename Nets<Again>::Images, D>();
   gives_the_gradients_of_all<typename A::Backbone, typename Nets<Frozen>::Backbone, D>();
+  gives_the_gradients_of_all<typename A::Shared, typename Nets<Frozen>::Shared, D>();
 }
 
 template <class Net>
