@@ -20,7 +20,7 @@ import contract
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 MAX_LINES = 80
-WORKERS = {"multi_worker", "rendezvous"}
+WORKERS = {"multi_worker", "rendezvous", "two_inputs_multi_worker"}
 
 
 def numbered():

@@ -130,10 +130,10 @@ constexpr auto append_block(Walk& walk, const std::array<ValueId, Count>& inputs
 
 /// Number of outputs of a Graph as a block.
 template <class Block>
-inline constexpr std::size_t outputs_of = 1;
+inline constexpr std::size_t output_count_of = 1;
 template <class Block>
   requires requires { Block::output_count; }
-inline constexpr std::size_t outputs_of<Block> = Block::output_count;
+inline constexpr std::size_t output_count_of<Block> = Block::output_count;
 
 /// Let and Out. A Let of a Graph with several outputs and nothing after it names all of them.
 template <bool IsOutput, FixedString Name, class Operands, class... Layers>
@@ -144,7 +144,7 @@ struct Statement {
   using first = typename body::first;
   static constexpr bool is_block = TakesValues<first, count>;
   static constexpr std::size_t values =
-      !IsOutput && is_block && body::rest::size == 0 ? outputs_of<first> : 1;
+      !IsOutput && is_block && body::rest::size == 0 ? output_count_of<first> : 1;
   using layers =
       typename Concat<std::conditional_t<is_block, List<first>, List<>>, typename body::rest>::type;
   using ops = typename Concat<typename OpsOfRule<first>::type, decltype(ops_of(layers{}))>::type;
