@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "lockstep/cpu.hpp"
+#include "lockstep/lockstep.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/statement_graph.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -59,6 +61,70 @@ std::vector<T> added(const std::vector<T>& g) {
 struct Words : ls::Sequential<ls::Input<3>, ls::Shared<"tokens", ls::Embedding<6, 4>>,
                               ls::Dense<4, ls::tanh>, ls::TiedDense<"tokens">> {};
 // --8<-- [end:words]
+
+/// Two inputs, two outputs, a shared layer and a tied table.
+struct Both
+    : ls::Graph<ls::In<"numbers", 3>, ls::In<"words", ls::Integers<4>>,
+                ls::Let<"n", ls::From<"numbers">, ls::Dense<4, ls::tanh>>,
+                ls::Let<"w", ls::From<"words">, ls::Shared<"tokens", ls::Embedding<9, 4>>,
+                        ls::GlobalAveragePooling1D>,
+                ls::Let<"h", ls::From<"n", "w">, ls::Add, ls::Shared<"mix", ls::Dense<4, ls::relu>>,
+                        ls::Dropout<0.2>, ls::Shared<"mix", ls::Dense<4, ls::relu>>>,
+                ls::Out<"value", ls::From<"h">, ls::Dense<1>>,
+                ls::Out<"token", ls::From<"h">, ls::TiedDense<"tokens">>> {};
+
+/// A loss over the row [value | logits of token]: half of a squared error, and a cross-entropy.
+/// Targets: the value, and the token as a number.
+struct BothLossOp {
+  using target_type = float;
+  std::size_t size() const { return 10; }
+  std::size_t target_size() const { return 2; }
+  template <class T>
+  double example(const T* p, const T* t, T* g, double scale) const {
+    const double error = static_cast<double>(p[0]) - static_cast<double>(t[0]);
+    double sum = 0;
+    for (std::size_t k = 1; k < 10; ++k) sum += std::exp(static_cast<double>(p[k]));
+    const auto token = static_cast<std::size_t>(t[1]);
+    if (g != nullptr) {
+      g[0] = static_cast<T>(scale * error);
+      for (std::size_t k = 1; k < 10; ++k)
+        g[k] = static_cast<T>(
+            scale * (std::exp(static_cast<double>(p[k])) / sum - (k == token + 1 ? 1 : 0)));
+    }
+    return error * error / 2 + std::log(sum) - static_cast<double>(p[token + 1]);
+  }
+  bool operator==(const BothLossOp&) const = default;
+};
+struct BothLoss {
+  using target_type = float;
+  static constexpr std::string_view name = "both";
+  static constexpr bool accepts(ls::Shape out) { return out == ls::shape(10); }
+  static constexpr ls::Shape target_shape(ls::Shape) { return ls::shape(2); }
+  static constexpr BothLossOp op(ls::Shape) { return {}; }
+};
+
+/// The loss of each epoch, and the digest of the weights.
+struct Trained {
+  std::vector<double> loss;
+  std::string digest;
+};
+template <class Strategy>
+Trained train(const Strategy& strategy) {
+  std::vector<float> x, y;
+  ls::Philox g(3);
+  for (int i = 0; i < 26; ++i) {
+    for (int k = 0; k < 3; ++k) x.push_back(static_cast<float>(g.normal()));
+    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>(g.below(9)));
+    y.push_back(2 * x[x.size() - 7] - x[x.size() - 6]);
+    y.push_back(x[x.size() - 4]);
+  }
+  ls::Model model{Both{}, strategy, BothLoss{}, ls::Adam{.learning_rate = 0.03}};
+  const ls::History history =
+      model.fit(ls::tensors(x, ls::shape(7), y, ls::shape(2)) | ls::batch(8), {.epochs = 30});
+  Trained result{{}, model.weights_sha256()};
+  for (const double loss : history["loss"]) result.loss.push_back(loss);
+  return result;
+}
 
 /// Each weight is updated once, when its gradient is final and nothing reads it again.
 template <class Net, class D>
@@ -243,6 +309,17 @@ TEST_CASE("an embedding reads its part of a row without rounding") {
   const auto gradients = machine.gradients();
   for (const std::size_t row : {1001u, 1003u, 257u, 1499u}) CHECK(gradients[row * 4] == 1);
   CHECK(std::count(gradients.begin(), gradients.end(), 1.0f) == 16);
+}
+
+TEST_CASE("a graph with two inputs and two outputs trains, with the same bits on two replicas") {
+  using Float = ls::Reference<float>;
+  const Trained one = train(ls::OneDevice<Float>{.virtual_shards = 4});
+  const Trained two = train(ls::Mirrored<Float>{.replicas = 2, .virtual_shards = 4});
+  CHECK(one.loss == two.loss);
+  CHECK(one.digest == two.digest);
+  CHECK(one.loss.back() < 0.8 * one.loss.front());
+  // One slice: weights are updated within backward.
+  CHECK(testing::relative_error(train(ls::OneDevice<Float>{}).loss, one.loss) < 1e-4);
 }
 
 TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {

@@ -427,3 +427,50 @@ TEST_CASE("export_onnx writes a complete file or none") {
   CHECK_THROWS_AS(refused(), ls::UsageError);
   CHECK(!std::filesystem::exists(folder / "custom.onnx"));
 }
+
+namespace {
+
+struct Tokens
+    : ls::Graph<ls::In<"number", 2>, ls::In<"words", ls::Integers<3>>,
+                ls::Let<"n", ls::From<"number">, ls::Shared<"mix", ls::Dense<2, ls::tanh>>,
+                        ls::Shared<"mix", ls::Dense<2, ls::tanh>>>,
+                ls::Let<"w", ls::From<"words">, ls::Shared<"tokens", ls::Embedding<5, 2>>>,
+                ls::Out<"sum", ls::From<"n">, ls::Dense<1>>,
+                ls::Out<"logits", ls::From<"w">, ls::TiedDense<"tokens">>> {};
+
+}  // namespace
+
+TEST_CASE("onnx: a graph has its own inputs and outputs, and weights of several calls once") {
+  const ReadModel m = exported<Tokens>();
+  CHECK(m.inputs == std::map<std::string, Names>{{"number", {"N", "2"}}, {"words", {"N", "3"}}});
+  CHECK(m.outputs ==
+        std::map<std::string, Names>{{"logits", {"N", "3", "5"}}, {"sum", {"N", "1"}}});
+  CHECK(m.ops() == Names{"MatMul", "Add", "Tanh", "MatMul", "Add", "Tanh", "Cast", "Gather",
+                         "MatMul", "Add", "Transpose", "MatMul", "Identity", "Identity"});
+  Names constants;
+  for (const auto& [name, constant] : m.constants) constants.push_back(name);
+  CHECK(constants == Names{"dense/bias", "dense/kernel", "dense_1/bias", "dense_1/kernel",
+                           "embedding/embeddings"});
+  CHECK(m.nodes[3].inputs == Names{m.nodes[2].output, "dense/kernel"});
+  CHECK(m.node("Transpose").inputs == Names{"embedding/embeddings"});
+  CHECK(m.node("Cast").inputs == Names{"words"});
+}
+
+TEST_CASE("an architecture has the inputs and outputs of a graph, and the calls of its layers") {
+  const ls::Architecture a = ls::architecture<Tokens>();
+  CHECK(a.layers[3].name == "dense[1]");
+  CHECK(a.layers[3].shared_with == "dense");
+  CHECK(a.layers[3].inputs == Names{"dense"});
+  CHECK(a.layers[3].parameters.empty());
+  CHECK(a.outputs[1].layer == "tied_dense");
+  const std::string json = to_json(a);
+  CHECK_THAT(
+      json,
+      ContainsSubstring(
+          R"("inputs": [{"name": "number", "shape": [2], "offset": 0, "layer": "number"}, {"name": "words", "shape": [3], "offset": 2, "layer": "words"}])"));
+  CHECK_THAT(
+      json,
+      ContainsSubstring(
+          R"("outputs": [{"name": "sum", "shape": [1], "offset": 0, "layer": "dense_1"}, {"name": "logits", "shape": [3, 5], "offset": 1, "layer": "tied_dense"}])"));
+  CHECK_THAT(json, ContainsSubstring(R"("parameters": [], "shared_with": "embedding"})"));
+}

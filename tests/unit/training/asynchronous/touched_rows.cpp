@@ -128,6 +128,30 @@ TEST_CASE("the rows of a batch lie one after the other in a process that has no 
   }
 }
 
+TEST_CASE("parts of a row choose rows, tables with several uses are exchanged as a whole") {
+  using N = Let<"n", From<"numbers">, Dense<2>>;
+  struct Parts : lockstep::Graph<In<"numbers", 2>, In<"words", Integers<3>>, N,
+                                 Let<"w", From<"words">, Embedding<5, 2>, GlobalAveragePooling1D>,
+                                 Out<"y", From<"n", "w">, Add>> {};
+  struct Twice : Sequential<Input<3>, Parallel<Add, Shared<"table", Embedding<5, 2>>,
+                                               Shared<"table", Embedding<5, 2>>>> {};
+  struct Tied : Sequential<Input<3>, Shared<"table", Embedding<5, 2>>, TiedDense<"table">> {};
+  struct Plain
+      : lockstep::Graph<In<"a", Integers<3>>, In<"b", Integers<3>>,
+                        Let<"x", From<"a">, Embedding<5, 2>>, Let<"y", From<"b">, Embedding<4, 2>>,
+                        Out<"sum", From<"x", "y">, Add>> {};
+  constexpr auto parts = row_tables<Parts>();
+  REQUIRE(parts.count == 1);
+  CHECK(parts.table[0].first == 2 * 2 + 2);
+  CHECK(row_tables<Plain>().count == 2);
+  CHECK(row_tables<Twice>().count == 0);
+  CHECK(row_tables<Tied>().count == 0);
+  CHECK(!reads_by_tables<Parts>());  // Dense reads the input, too
+  CHECK(reads_by_tables<Plain>());
+  CHECK(!reads_by_tables<Twice>());
+  CHECK(!reads_by_tables<Tied>());
+}
+
 TEST_CASE("initial values that are drawn in blocks are those of one call") {
   const auto check = [](const NamedParameter& p) {
     std::vector<double> whole(p.shape.size()), blocks(p.shape.size());
