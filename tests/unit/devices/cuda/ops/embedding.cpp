@@ -10,6 +10,7 @@
 
 #include "lockstep/lockstep.hpp"
 #include "unit/devices/cuda/compare.hpp"
+#include "unit/model/toy_device.hpp"
 
 using namespace lockstep;
 using namespace testing;
@@ -198,4 +199,17 @@ TEST_CASE("a vocabulary that float32 cannot count is refused") {
   }
   CHECK(message.find("float32 represents whole numbers exactly only up to 16777216") !=
         std::string::npos);
+}
+
+TEST_CASE("an embedding reads its part of the row of a graph") {
+  TestGpu gpu;
+  struct Net : lockstep::Graph<In<"number", 2>, In<"words", Integers<3>>,
+                               Let<"w", From<"words">, Embedding<5, 2>, Flatten>,
+                               Out<"y", From<"number", "w">, Concatenate>> {};
+  toy::Machine<Net, Cuda> machine(2);
+  machine.x = {0.5f, 1, 4, 0, 4, 2, 3, 1, 1, 1};
+  toy::Machine<Net, Reference<float>> reference(2);
+  reference.x = machine.x;
+  CHECK(machine.forward() == reference.forward());
+  CHECK(machine.gradients() == reference.gradients());
 }
