@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "lockstep/concepts/loss.hpp"
+#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/fixed_string.hpp"
 #include "lockstep/core/row_part.hpp"
 #include "lockstep/core/shape.hpp"
@@ -94,15 +95,6 @@ Op op_of_row(const Op& op) {
     return op.row();
   else
     return op;
-}
-
-/// The outputs that a network names; none if it has only one.
-template <class Net>
-constexpr auto outputs_of() {
-  if constexpr (requires { Net::outputs.size(); })
-    return Net::outputs;
-  else
-    return std::array<RowPart, 0>{};
 }
 
 }  // namespace detail

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/concepts/heads.hpp"
+#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/inference/predictor_checks.hpp"
 #include "lockstep/inference/predictor_core.hpp"

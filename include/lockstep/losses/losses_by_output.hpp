@@ -392,6 +392,12 @@ constexpr auto fault_of_head() {
   else
     return std::type_identity<void>();
 }
+template <class Net, std::size_t o>
+constexpr auto output_name() {
+  char text[Net::outputs[o].name.size() + 1]{};
+  std::copy(Net::outputs[o].name.begin(), Net::outputs[o].name.end(), text);
+  return FixedString(text);
+}
 /// The first fault of the heads from the I-th on, or void.
 template <class Net, std::size_t I, class... Heads>
 constexpr auto fault_of_heads() {
@@ -405,12 +411,7 @@ constexpr auto fault_of_heads() {
       return o;
     }();
     if constexpr (without < Net::outputs.size()) {
-      constexpr auto fixed = [] {
-        char text[Net::outputs[without].name.size() + 1]{};
-        std::copy(Net::outputs[without].name.begin(), Net::outputs[without].name.end(), text);
-        return FixedString(text);
-      }();
-      return std::type_identity<OutputWithoutLoss<fixed>>();
+      return std::type_identity<OutputWithoutLoss<output_name<Net, without>()>>();
     } else {
       return std::type_identity<void>();
     }

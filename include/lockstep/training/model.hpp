@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/port.hpp"
 #include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/slice.hpp"
@@ -119,8 +120,8 @@ class Model<Net, S, L, O, Ms...> {
               std::move(metrics)...) {}
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
-        replicas_(strategy_, seed.value, checked(loss_of(loss)), checked(std::move(optimizer)),
-                  metrics_of(loss, std::move(metrics)...)) {}
+        replicas_(strategy_, seed.value, checked(TheLoss(Parts::bound(loss))),
+                  checked(std::move(optimizer)), metrics_of(loss, std::move(metrics)...)) {}
 
   Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
@@ -707,16 +708,10 @@ class Model<Net, S, L, O, Ms...> {
     return options;
   }
 
-  /// The loss and the metrics as the replicas compute them.
-  static TheLoss loss_of(const L& loss) {
-    if constexpr (BindsOutputs<L>)
-      return TheLoss(loss.heads);
-    else
-      return loss;
-  }
+  /// The metrics as the replicas compute them.
   static typename Parts::Metrics metrics_of(const L& loss, Ms... metrics) {
     if constexpr (BindsOutputs<L>) {
-      [[maybe_unused]] const TheLoss whole = loss_of(loss);
+      [[maybe_unused]] const TheLoss whole = Parts::bound(loss);
       return std::tuple_cat(
           typename TheLoss::Means(),
           std::make_tuple(checked_metric(

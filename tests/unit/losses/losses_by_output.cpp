@@ -7,6 +7,7 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,6 +19,8 @@
 #include "lockstep/heads.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/training/checks/check_gradients.hpp"
+#include "support/refusal.hpp"
 #include "support/run_kernel.hpp"
 #include "support/workers.hpp"
 
@@ -148,6 +151,12 @@ TEST_CASE("replicas give the simulation's numbers, and with virtual shards the s
   }
 }
 
+TEST_CASE("rounded activations change little") {
+  const GoldenFile file("heads");
+  for (const bool is_weighted : {false, true})
+    is_golden(file, run(file, ls::OneDevice<ls::CpuBFloat16>{}, is_weighted), is_weighted, 2e-2);
+}
+
 TEST_CASE("two processes give the epoch means of one") {
   const GoldenFile file("heads");
   for (const bool is_weighted : {false, true}) {
@@ -192,6 +201,24 @@ TEST_CASE("outputs by name, packed batches, and the names of logs") {
   const auto ones = model.test_on_batch(packed.x, packed.y);
   CHECK(std::abs(halves["loss"] - ones["loss"] / 2) < 1e-12);
 
+  const ls::Losses smooth{
+      ls::Head<"kind", Sparse>{.loss = {.from_logits = true}, .class_weight = {{2, 3}}},
+      ls::Head<"tags", Sparse>{.loss = {.from_logits = true, .ignore_class = -1}, .weight = 0.5},
+      ls::Head<"even", ls::BinaryCrossentropy>{.loss = {.from_logits = true}},
+      ls::Head<"curve", ls::MeanSquaredError>{}};
+  CHECK(ls::check_gradients(Net{}, packed.x, packed.y, smooth).error < 1e-8);
+
+  // The derivatives by the inputs are the loss' differences, also where labels do not count.
+  const auto dx = model.input_gradients(model.batch(packed.x, packed.y));
+  for (const std::size_t i : {0u, 7u, 18u, 33u}) {
+    const auto shifted = [&](double by) {
+      auto x = packed.x;
+      x[i] += by;
+      return model.test_on_batch(x, packed.y)["loss"];
+    };
+    CHECK(std::abs((shifted(1e-5) - shifted(-1e-5)) / 2e-5 - dx[i]) < 1e-9);
+  }
+
   auto wrong = packed.y;
   wrong[0] = 3;
   CHECK_THROWS_WITH(
@@ -208,6 +235,32 @@ TEST_CASE("outputs by name, packed batches, and the names of logs") {
   options.class_weight = {{0, 2.0}};
   CHECK_THROWS_WITH(model.fit(ls::examples(model, fields(file, 8, false)) | ls::batch(4), options),
                     ContainsSubstring("set .class_weight of an ls::Head instead"));
+}
+
+TEST_CASE("the processes of a job compare all options of the heads") {
+  const ls::Losses losses{
+      ls::Head<"kind", Sparse>{.loss = {.from_logits = true}, .class_weight = {{2, 3}, {0, 0.25}}},
+      ls::Head<"even", ls::BinaryCrossentropy>{.weight = 0.3},
+      ls::Head<"tags", Sparse>{.loss = {.ignore_class = -1}},
+      ls::Head<"curve", ls::Huber>{.loss = {.delta = 2}, .masks = true}};
+  using Bound = decltype(losses)::on<Net>;
+  CHECK(ls::detail::describe_loss(Bound(losses.heads)) ==
+        "kind: sparse_categorical_crossentropy, from logits, weight 1, class 0 0.25, class 2 3; "
+        "even: binary_crossentropy, from probabilities, label smoothing 0, weight 0.3; "
+        "tags: sparse_categorical_crossentropy, from probabilities, ignored class -1, weight 1; "
+        "curve: huber_loss, delta 2, weight 1, masks");
+  const auto refusal = [&](const std::vector<std::pair<int, double>>& classes, double weight) {
+    auto changed = losses;
+    std::get<0>(changed.heads).class_weight = classes;
+    std::get<1>(changed.heads).weight = weight;
+    return testing::refusal<ls::UsageError>([&] { Bound(changed.heads).check(); });
+  };
+  CHECK(refusal({{2, 3}}, 1).empty());
+  CHECK_THAT(refusal({{3, 2}}, 1), ContainsSubstring("'kind' has a class_weight of class 3, but "
+                                                     "its classes are 0 to 2"));
+  CHECK_THAT(refusal({{1, 2}, {1, 3}}, 1), ContainsSubstring("two class_weights of class 1"));
+  CHECK_THAT(refusal({{1, NAN}}, 1), ContainsSubstring("class_weight nan of class 1"));
+  CHECK_THAT(refusal({}, INFINITY), ContainsSubstring("output 'even' has weight inf"));
 }
 
 TEST_CASE("the order of the fields does not matter") {
@@ -231,18 +284,13 @@ TEST_CASE("the order of the fields does not matter") {
 
 TEST_CASE("fields that do not fit the network are named") {
   auto model = model_on(Double{}, false);
-  const auto refusal = [&](std::vector<ls::NamedField> all) -> std::string {
-    try {
-      ls::pack(model, ls::NamedFields(std::move(all)));
-    } catch (const ls::UsageError& e) {
-      return e.what();
-    }
-    return "none";
+  const auto refusal = [&](const std::vector<ls::NamedField>& all) {
+    return testing::refusal<ls::UsageError>([&] { ls::pack(model, ls::NamedFields(all)); });
   };
   const auto pair = ls::feature("pair", std::vector<float>(4), ls::shape(2)),
              triple = ls::feature("triple", std::vector<float>(6), ls::shape(3));
   const std::vector<std::int32_t> two{0, 1};
-  CHECK(refusal({pair, triple}) == "none");
+  CHECK(refusal({pair, triple}).empty());
   CHECK_THAT(refusal({pair}), ContainsSubstring("input 'triple' of the network has no feature; the "
                                                 "features are pair"));
   CHECK_THAT(

@@ -27,6 +27,7 @@
 #include "lockstep/optimizers/sgd.hpp"
 #include "lockstep/strategies/one_device.hpp"
 #include "lockstep/training/checks/model_checks.hpp"
+#include "lockstep/training/checks/model_parts.hpp"
 #include "lockstep/training/parameters.hpp"
 
 namespace lockstep {
@@ -115,7 +116,12 @@ class WeightFunction {
     engine_.weights().upload(weights.data());
     engine_.state().upload(state_.data());
     double sum = 0, examples = static_cast<double>(count_);
-    const auto op = loss_.op(Net::output_shape);
+    auto op = loss_.op(Net::output_shape);
+    if constexpr (requires { typename L::Step; })
+      op.scale = loss_
+                     .step(loss_.counted(y_.data(), static_cast<const double*>(nullptr), count_),
+                           count_, true)
+                     .scale;
     if constexpr (IgnoresClass<std::remove_const_t<decltype(op)>>)
       examples = static_cast<double>(count_labels(y_.data(), y_.size(), op.ignored)) /
                  static_cast<double>(op.rows());
@@ -173,7 +179,9 @@ struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
 template <Network Net, class L = MeanSquaredError>
 GradientCheck check_gradients(
     Net, std::span<const double> x,
-    std::type_identity_t<std::span<const target_as<typename L::target_type, double>>> y,
+    std::type_identity_t<
+        std::span<const target_as<typename detail::ModelParts<Net, L>::Loss::target_type, double>>>
+        y,
     const L& loss = {}, const GradientCheckOptions& options = {}) {
   using Strategy = OneDevice<Reference<double>>;
   using Verdict = detail::ModelVerdict<Net, Strategy, L, SGD>;
@@ -184,7 +192,8 @@ GradientCheck check_gradients(
       throw UsageError(
           "check_gradients: the model has no trainable parameter; check a single layer with "
           "ls::check_gradients<ls::Input<...>>(Layer{})");
-    detail::WeightFunction<Net, L> f(x, y, loss, options.seed);
+    using Made = detail::ModelParts<Net, L>;
+    detail::WeightFunction<Net, typename Made::Loss> f(x, y, Made::bound(loss), options.seed);
     const std::vector<double> gradients = f.gradients();
     for (const ParameterInfo& info : detail::parameters_of<Net>()) {
       if (!info.trainable) continue;

@@ -234,8 +234,8 @@ constexpr auto verdict_of_heads() {
   else if constexpr (!(is_of_output<N, Ms>() && ...))
     return no_metric_of_output<N, Ms...>();
   else {
-    using All = ModelParts<N, L, Ms...>;
-    return WithMetrics<VerdictOf, typename All::Metrics, N, S, typename All::Loss,
+    using Bound = ModelParts<N, L, Ms...>;
+    return WithMetrics<VerdictOf, typename Bound::Metrics, N, S, typename Bound::Loss,
                        O>::type::verdict();
   }
 }

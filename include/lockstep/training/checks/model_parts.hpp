@@ -17,6 +17,7 @@ template <class Net, class L, class... Ms>
 struct ModelParts {
   using Loss = L;
   using Metrics = std::tuple<Ms...>;
+  static const L& bound(const L& loss) { return loss; }
 };
 
 /// The index of a name among Net's outputs; their number if it is none.
@@ -39,6 +40,7 @@ struct BoundMetric {
 template <class Net, BindsOutputs L, class... Ms>
 struct ModelParts<Net, L, Ms...> {
   using Loss = typename L::template on<Net>;
+  static Loss bound(const L& loss) { return Loss(loss.heads); }
   template <class M>
   using Bound = typename BoundMetric<Net, Loss, M>::type;
   using Metrics = decltype(std::tuple_cat(std::declval<typename Loss::Means>(),

@@ -19,12 +19,11 @@ std::vector<std::string> log_names(std::initializer_list<std::string_view> wante
   for (const bool now : {false, true})
     for (std::size_t i = 0; i < names.size(); ++i) {
       if ((place(i) > 0) != now) continue;
-      const std::string plain(wanted.begin()[i]);
-      std::string marked = plain;
-      if (now) marked.insert(place(i) - 1, "weighted_");
-      names[i] = plain;
+      std::string name(wanted.begin()[i]);
+      names[i] = name;
+      if (now) name.insert(place(i) - 1, "weighted_");
       for (int n = now ? 0 : 1; std::count(names.begin(), names.end(), names[i]) > 1; ++n)
-        names[i] = layer_name(marked, n);
+        names[i] = layer_name(name, n);
     }
   return names;
 }
