@@ -205,6 +205,21 @@ struct Trunk : ls::Sequential<ls::Dense<5, ls::relu>, ls::BatchNormalization<>, 
 };
 struct Nested : ls::Sequential<ls::Input<6>, ls::Dense<6>, Trunk, ls::Dense<2>> {};
 
+// A graph: inputs and outputs with names, calls of shared layers, tied matrices, graphs as blocks.
+struct Pair : ls::Graph<ls::In<"p", 2>, ls::In<"q", 2>, ls::Out<"sum", ls::From<"p", "q">, ls::Add>,
+                        ls::Out<"product", ls::From<"p", "q">, ls::Multiply>> {};
+struct Graph
+    : ls::Graph<ls::In<"numbers", 2>, ls::In<"words", ls::Integers<3>>,
+                ls::Let<"n", ls::From<"numbers">, ls::Shared<"mix", ls::Dense<2, ls::tanh>>,
+                        ls::Shared<"mix", ls::Dense<2, ls::tanh>>>,
+                ls::Let<"w", ls::From<"words">, ls::Shared<"tokens", ls::Embedding<20, 2>>>,
+                ls::Let<"mean", ls::From<"w">, ls::GlobalAveragePooling1D>,
+                ls::Let<"pair", ls::From<"n", "mean">, Pair>,
+                ls::Let<"row", ls::From<"pair/sum", "pair/product">, ls::Concatenate, Pair>,
+                ls::Out<"code", ls::From<"row">, ls::Shared<"coder", ls::Dense<3, ls::no_bias>>,
+                        ls::Tanh, ls::TiedDense<"coder">>,
+                ls::Out<"logits", ls::From<"w">, ls::TiedDense<"tokens">>> {};
+
 // Whole models.
 struct MnistCnn
     : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
@@ -265,9 +280,10 @@ void run(const std::string& folder, const std::string& name, bool back) {
   draw_parameters(model);
   std::vector<float> x(examples * Net::input_shape.size());
   ls::Philox draws(11);
-  for (float& v : x)
-    v = name == "words" ? static_cast<float>(draws.below(20))
-                        : static_cast<float>(2 * draws.uniform() - 1);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = name == "words" || (name == "graph" && i % 5 >= 2)
+               ? static_cast<float>(draws.below(20))
+               : static_cast<float>(2 * draws.uniform() - 1);
   const auto y = predict(x);
   ls::write_safetensors(path + ".data",
                         {entry("x", Net::input_shape, x), entry("y", Net::output_shape, y)});
@@ -318,6 +334,7 @@ int main(int argc, char** argv) {
     run<MnistCnn>(folder, "mnist_cnn", back);
     run<resnet::ResNet<3>>(folder, "resnet20", back);
     run<Branches>(folder, "branches", back);
+    run<Graph>(folder, "graph", back);
   } catch (const std::exception& e) {
     std::cerr << "export_models: " << e.what() << '\n';
     return 1;

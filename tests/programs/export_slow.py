@@ -55,6 +55,7 @@ MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "den
           "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
           "words", "nothing", "strided_dilation", "groups", "slopes", "resized", "transpose1d", "uneven", "first_and_last",
           "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
+GRAPHS = ["graph"]  # with several inputs and outputs
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
 NOT_IN_TOOLS = {"axis", "center", "depth_multiplier", "factor", "fill", "fill_mode", "fill_value", "filters", "height",
@@ -156,7 +157,7 @@ class Export(unittest.TestCase):
             keras.config.set_image_data_format("channels_last")
 
     def test_models_have_all_layers_of_the_catalogue(self):
-        self.assertEqual(sorted(path.stem for path in self.folder.glob("*.onnx")), sorted(MODELS))
+        self.assertEqual(sorted(path.stem for path in self.folder.glob("*.onnx")), sorted(MODELS + GRAPHS))
         page = (ROOT / "docs/house/layers.md").read_text("utf-8")
         layers, activations = (set(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) for table in
                                re.findall(r"<!-- table: (?:layers|activations) .*?<!-- end -->", page, re.DOTALL))
@@ -219,6 +220,40 @@ class Export(unittest.TestCase):
                 self.assertEqual(session.get_outputs()[0].shape, ["N", *y.shape[1:]])
                 self.assert_close(session.run(["output"], {"input": x})[0], y)
                 self.assert_close(session.run(["output"], {"input": x[:1]})[0], y[:1])  # the batch is free
+
+    def test_graphs(self):
+        for name in GRAPHS:
+            found = json.loads(pathlib.Path(self.file(name, "json")).read_text("utf-8"))
+            x, y = self.data(name)
+            inputs = {part["name"]: x[:, part["offset"]:][:, :numpy.prod(part["shape"])].reshape(-1, *part["shape"])
+                      for part in found["inputs"]}
+            outputs = [part["name"] for part in found["outputs"]]
+
+            def row(values):
+                return numpy.concatenate([numpy.asarray(values[output]).reshape(len(x), -1) for output in outputs], 1)
+
+            with self.subTest(name, tool="keras"):
+                model = keras_model.load(*self.both_files(name))
+                self.assert_close(row(model.predict(inputs, verbose=0)), y)
+                keras_model.save(model, self.file(name, "back"))
+                self.check_back({name: y})
+            with self.subTest(name, tool="pytorch"), torch.no_grad():
+                model = torch_model.load(*self.both_files(name))
+                tensors = {part: torch.from_numpy(value) for part, value in inputs.items()}
+                self.assert_close(row(model(tensors)), y)
+                for tensor in model.state_dict().values():
+                    tensor.mul_(0.9).add_(0.01)
+                changed = row(model(tensors))
+                self.assert_changed(name, changed)
+                torch_model.save(model, self.file(name, "back"))
+                self.check_back({name: changed})
+            with self.subTest(name, tool="onnx"):
+                onnx.checker.check_model(self.file(name, "onnx"), full_check=True)
+                session = onnxruntime.InferenceSession(self.file(name, "onnx"), providers=["CPUExecutionProvider"])
+                self.assertEqual({i.name: i.shape[1:] for i in session.get_inputs()},
+                                 {part["name"]: part["shape"] for part in found["inputs"]})
+                self.assertEqual([o.shape[1:] for o in session.get_outputs()], [part["shape"] for part in found["outputs"]])
+                self.assert_close(row(dict(zip(outputs, session.run(outputs, inputs)))), y)
 
     def test_onnx_transposes_only_at_the_borders(self):
         def operators(name):
