@@ -2,6 +2,7 @@
 /// Cpu compared with Keras.
 #include <catch2/catch_test_macros.hpp>
 
+#include "golden/heads.hpp"
 #include "golden/layers.hpp"
 #include "golden/losses.hpp"
 #include "golden/mirrored.hpp"
@@ -34,6 +35,20 @@ TEST_CASE("on Cpu, fit and evaluate with weights do what Keras' do", "[golden]")
 }
 TEST_CASE("one to eight replicas on Cpu train with weights as one does, and as Keras", "[golden]") {
   golden::meets_weighted_mirrored<Cpu>();
+}
+
+TEST_CASE("replicas on Cpu train several outputs as the simulation, with the bits of one") {
+  const golden::GoldenFile file("heads");
+  for (const bool is_weighted : {false, true}) {
+    const auto run = [&](std::size_t n) {
+      const lockstep::Mirrored<Cpu> strategy{.replicas = n, .virtual_shards = 4};
+      return golden::run_of_heads(file, strategy, is_weighted);
+    };
+    const golden::Results one = run(1);
+    golden::is_simulated(file, one, is_weighted, golden::tolerance<Cpu>);
+    CHECK(run(2) == one);
+    CHECK(run(4) == one);
+  }
 }
 
 TEST_CASE("Cpu trains the tutorial's line as Keras does") {

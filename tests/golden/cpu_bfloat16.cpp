@@ -1,6 +1,7 @@
 /// \file
 /// CpuBFloat16 compared with Keras in float64: losses within 2 %, as bfloat16 has 8 significant
 /// bits.
+#include "golden/heads.hpp"
 #include "golden/near_keras.hpp"
 #include "golden/resnet.hpp"
 #include "lockstep/cpu.hpp"
@@ -37,6 +38,10 @@ TEST_CASE("CpuBFloat16 trains the tutorial's line close to Keras") {
 TEST_CASE("CpuBFloat16 trains the small CNN close to Keras") {
   testing::need_bfloat16();
   golden::meets_small_cnn<Half>(NearKeras{});
+}
+TEST_CASE("CpuBFloat16 trains several outputs close to the simulation") {
+  testing::need_bfloat16();
+  golden::meets_heads(lockstep::OneDevice<Half>{}, 2e-2);
 }
 TEST_CASE("CpuBFloat16 trains the tutorials' CNN on MNIST close to Keras") {
   testing::need_bfloat16();

@@ -1,7 +1,6 @@
 /// \file
-/// Networks with several outputs: losses, weights, masks and metrics by output, against a
-/// simulation in NumPy (golden/make_heads.py); replicas and processes; fields, labels and outputs by
-/// name.
+/// Networks with several outputs: one device and two processes against a simulation in NumPy
+/// (golden/make_heads.py); fields, labels and outputs by name.
 #include "lockstep/losses/losses_by_output.hpp"
 
 #include <array>
@@ -10,18 +9,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "golden/golden_file.hpp"
-#include "lockstep/cpu.hpp"
-#include "lockstep/heads.hpp"
+#include "golden/heads.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/training/checks/check_gradients.hpp"
 #include "support/refusal.hpp"
-#include "support/run_kernel.hpp"
 #include "support/workers.hpp"
 
 namespace {
@@ -29,158 +25,40 @@ namespace {
 namespace ls = lockstep;
 using Catch::Matchers::ContainsSubstring;
 using golden::GoldenFile;
-
-struct Net : ls::Sequential<ls::Input<5>, ls::Dense<6, ls::tanh>, ls::Dense<15>> {
-  static constexpr std::array<ls::RowPart, 2> inputs{
-      {{"pair", ls::shape(2), 0}, {"triple", ls::shape(3), 2}}};
-  static constexpr std::array<ls::RowPart, 4> outputs{{{"kind", ls::shape(3), 0},
-                                                       {"even", ls::shape(1), 3},
-                                                       {"tags", ls::shape(3, 3), 4},
-                                                       {"curve", ls::shape(2, 1), 13}}};
-};
 using Sparse = ls::SparseCategoricalCrossentropy;
-
-template <class S>
-auto model_on(const S& strategy, bool is_weighted) {
-  ls::Head<"kind", Sparse> kind{.loss = {.from_logits = true}};
-  if (is_weighted) kind.class_weight = {{2, 3}, {0, 0.25}};
-  // --8<-- [start:losses]
-  return ls::Model{
-      Net{},
-      strategy,
-      ls::Losses{
-          ls::Head<"curve", ls::MeanSquaredError>{.weight = 2, .masks = true}, kind,
-          ls::Head<"tags", Sparse>{.loss = {.from_logits = true, .ignore_class = -1},
-                                   .weight = 0.5},
-          ls::Head<"even", ls::BinaryCrossentropy>{.loss = {.from_logits = true}, .weight = 0.3}},
-      ls::SGD{.learning_rate = 0.25},
-      ls::On<"kind", ls::Accuracy>{},
-      ls::On<"kind", ls::Weighted<ls::Accuracy>>{},
-      ls::On<"even", ls::BinaryAccuracy>{{.threshold = 0}},
-      ls::On<"tags", ls::Weighted<ls::Accuracy>>{{{.ignore_class = -1}}}};
-  // --8<-- [end:losses]
-}
-
-/// The columns [first, first + count) of rows of `width`, of the first `examples`.
-std::vector<double> columns(const std::vector<double>& rows, std::size_t width, std::size_t first,
-                            std::size_t count, std::size_t examples) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < examples; ++i)
-    for (std::size_t k = 0; k < count; ++k) result.push_back(rows[i * width + first + k]);
-  return result;
-}
-
-/// The file's first `n` examples, in an order that is not the network's.
-ls::NamedFields fields(const GoldenFile& file, std::size_t n, bool is_weighted) {
-  const auto part = [&](const char* name, std::size_t width, std::size_t first, std::size_t count) {
-    return columns(file.values(name), width, first, count, n);
-  };
-  std::vector<ls::NamedField> all{
-      ls::target("tags", testing::as<std::int32_t>(part("tags", 3, 0, 3)), ls::shape(3)),
-      ls::feature("triple", part("x", 5, 2, 3), ls::shape(3)),
-      ls::target("kind", testing::as<std::uint8_t>(part("kind", 1, 0, 1))),
-      ls::feature("pair", part("x", 5, 0, 2), ls::shape(2)),
-      ls::target("curve", part("curve", 2, 0, 2), ls::shape(2, 1)),
-      ls::target("even", part("even", 1, 0, 1), ls::shape(1))};
-  if (is_weighted) {
-    all.push_back(ls::weight("curve", part("w", 7, 5, 2), ls::shape(2)));
-    all.push_back(ls::weight("kind", part("w", 7, 0, 1)));
-    all.push_back(ls::weight("tags", part("w", 7, 2, 3), ls::shape(3)));
-    all.push_back(ls::weight("even", part("w", 7, 1, 1), ls::shape(1)));
-  }
-  return ls::NamedFields(std::move(all));
-}
-
-using Results = std::map<std::string, std::vector<double>>;
-
-template <class M>
-void set_initial(M& model, const GoldenFile& file) {
-  auto from = testing::as<typename M::T>(file.values("init"));
-  std::size_t at = 0;
-  for (const auto& p : model.parameters()) {
-    model.set_weights(p.name, {from.data() + at, p.size()});
-    at += p.size();
-  }
-}
-
-template <class S>
-Results run(const GoldenFile& file, const S& strategy, bool is_weighted) {
-  auto model = model_on(strategy, is_weighted);
-  set_initial(model, file);
-  const auto data = [&](std::size_t n) {
-    return ls::weighted_examples(model, fields(file, n, is_weighted)) | ls::batch(8);
-  };
-  const auto history = model.fit(data(21), {.epochs = 2, .progress = ls::ProgressStyle::none});
-  Results results;
-  for (const auto& name : history.names()) results[name] = history[name];
-  for (const auto& p : model.parameters())
-    for (const auto v : model.weights(p.name)) results["final"].push_back(static_cast<double>(v));
-  for (const auto& [name, value] : model.evaluate(data(10))) results["evaluate/" + name] = {value};
-  return results;
-}
-
-void is_golden(const GoldenFile& file, const Results& results, bool is_weighted, double allowed) {
-  CHECK(results.size() == 1 + 2 * 9);
-  for (const auto& [name, values] : results) {
-    CAPTURE(name, is_weighted);
-    CHECK(testing::relative_error(
-              values, file.values((is_weighted ? "weighted/" : "plain/") + name)) < allowed);
-  }
-}
-
+using Net = golden::HeadsNet;
 using Double = ls::OneDevice<ls::Reference<double>>;
 
 }  // namespace
 
 TEST_CASE("losses, weights, masks and metrics of four outputs are those of the simulation") {
-  const GoldenFile file("heads");
-  for (const bool is_weighted : {false, true})
-    is_golden(file, run(file, Double{}, is_weighted), is_weighted, 1e-10);
-}
-
-TEST_CASE("replicas give the simulation's numbers, and with virtual shards the same bits") {
-  const GoldenFile file("heads");
-  for (const bool is_weighted : {false, true}) {
-    std::vector<Results> all;
-    for (const std::size_t n : {1u, 2u, 4u})
-      all.push_back(
-          run(file, ls::Mirrored<ls::Cpu>{.replicas = n, .virtual_shards = 4}, is_weighted));
-    is_golden(file, all[0], is_weighted, 1e-5);
-    CHECK(all[1] == all[0]);
-    CHECK(all[2] == all[0]);
-  }
-}
-
-TEST_CASE("rounded activations change little") {
-  const GoldenFile file("heads");
-  for (const bool is_weighted : {false, true})
-    is_golden(file, run(file, ls::OneDevice<ls::CpuBFloat16>{}, is_weighted), is_weighted, 2e-2);
+  golden::meets_heads(Double{}, 1e-10);
 }
 
 TEST_CASE("two processes give the epoch means of one") {
   const GoldenFile file("heads");
   for (const bool is_weighted : {false, true}) {
-    std::array<Results, 2> found;
+    std::array<golden::Results, 2> found;
     testing::run_workers<ls::Reference<double>>({1, 2}, 0, [&](const auto& worker) {
-      found[worker.process] = run(file, worker, is_weighted);
+      found[worker.process] = golden::run_of_heads(file, worker, is_weighted);
     });
-    is_golden(file, found[0], is_weighted, 1e-10);
+    golden::is_simulated(file, found[0], is_weighted, 1e-10);
     CHECK(found[1] == found[0]);
   }
 }
 
 TEST_CASE("outputs by name, packed batches, and the names of logs") {
   const GoldenFile file("heads");
-  auto model = model_on(Double{}, false);
-  set_initial(model, file);
-  const auto fields_of_batch = fields(file, 8, false);
+  auto model = golden::model_with_heads(Double{}, false);
+  golden::set_initial_weights(model, file);
+  const auto fields_of_batch = golden::fields_of_heads(file, 8, false);
   // --8<-- [start:outputs]
   const auto packed = ls::pack(model, fields_of_batch);
   const auto whole = model.predict(packed.x);
   const auto tags = whole["tags"];  // (3, 3) for each example
   const auto logs = model.train_on_batch(packed.x, packed.y);
   // --8<-- [end:outputs]
-  CHECK(packed.x == columns(file.values("x"), 5, 0, 5, 8));
+  CHECK(packed.x == golden::columns(file.values("x"), 5, 0, 5, 8));
   CHECK(packed.w.empty());
   CHECK(tags.count() == 8);
   CHECK(tags.example_shape() == ls::shape(3, 3));
@@ -233,8 +111,10 @@ TEST_CASE("outputs by name, packed batches, and the names of logs") {
                     ContainsSubstring("example 1 of the batch has 9 for output 'tags' at step 1"));
   ls::FitOptions options{.epochs = 1, .progress = ls::ProgressStyle::none};
   options.class_weight = {{0, 2.0}};
-  CHECK_THROWS_WITH(model.fit(ls::examples(model, fields(file, 8, false)) | ls::batch(4), options),
-                    ContainsSubstring("set .class_weight of an ls::Head instead"));
+  CHECK_THROWS_WITH(
+      model.fit(ls::examples(model, golden::fields_of_heads(file, 8, false)) | ls::batch(4),
+                options),
+      ContainsSubstring("set .class_weight of an ls::Head instead"));
 }
 
 TEST_CASE("the processes of a job compare all options of the heads") {
@@ -264,7 +144,7 @@ TEST_CASE("the processes of a job compare all options of the heads") {
 }
 
 TEST_CASE("the order of the fields does not matter") {
-  auto model = model_on(Double{}, false);
+  auto model = golden::model_with_heads(Double{}, false);
   const std::vector<float> pairs{1, 2, 6, 7}, triples{3, 4, 5, 8, 9, 10}, curves{0.5, 1, 1.5, 2};
   const std::vector<std::int32_t> kinds{0, 2}, tags{0, 1, 2, 2, 1, -1};
   const std::vector<std::uint8_t> evens{1, 0};
@@ -283,7 +163,7 @@ TEST_CASE("the order of the fields does not matter") {
 }
 
 TEST_CASE("fields that do not fit the network are named") {
-  auto model = model_on(Double{}, false);
+  auto model = golden::model_with_heads(Double{}, false);
   const auto refusal = [&](const std::vector<ls::NamedField>& all) {
     return testing::refusal<ls::UsageError>([&] { ls::pack(model, ls::NamedFields(all)); });
   };
