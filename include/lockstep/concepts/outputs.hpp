@@ -11,7 +11,7 @@ namespace lockstep::detail {
 
 /// The parts of a network's output row; empty if its output has no name.
 template <class Net>
-constexpr auto outputs_of() {
+constexpr auto named_outputs() {
   if constexpr (requires { Net::outputs.size(); })
     return Net::outputs;
   else

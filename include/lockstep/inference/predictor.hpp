@@ -171,7 +171,7 @@ class Predictor<Net, D> {
 
  private:
   static constexpr std::size_t input_size = input_shape.size(), output_size = output_shape.size();
-  static constexpr auto output_ports = detail::outputs_of<Net>();
+  static constexpr auto output_ports = detail::named_outputs<Net>();
 
   template <class Fill>
   [[gnu::cold]] Predictor(const PredictorOptions<D>& options, const Fill& fill)

@@ -456,7 +456,7 @@ struct Losses {
   /// The fault for the network, or void.
   template <class Net>
   static constexpr auto fault() {
-    if constexpr (detail::outputs_of<Net>().size() == 0)
+    if constexpr (detail::named_outputs<Net>().size() == 0)
       return std::type_identity<detail::NoOutputs<Net>>();
     else
       return detail::fault_of_heads<Net, 0, Heads...>();

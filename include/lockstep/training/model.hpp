@@ -109,7 +109,7 @@ class Model<Net, S, L, O, Ms...> {
   template <class X, class Y, class... W>
   static constexpr bool is_batch = detail::is_in_memory<X, T> && detail::is_in_memory<Y, Target> &&
                                    (detail::is_in_memory<W, T> && ...);
-  static constexpr auto output_ports = detail::outputs_of<Net>();
+  static constexpr auto output_ports = detail::named_outputs<Net>();
 
  public:
   /// Opens the strategy, allocates all memory except that of activations, and initializes the

@@ -60,7 +60,7 @@ std::vector<FilledPart> output_parts(const NamedFields& fields, FieldRole role) 
   } else {
     constexpr Shape target = L::target_shape(Net::output_shape);
     const Shape shape = is_target ? target : weighed_positions<L>(Net::output_shape);
-    constexpr auto outputs = outputs_of<Net>();
+    constexpr auto outputs = named_outputs<Net>();
     for (const RowPart& port : outputs)
       if (outputs.size() == 1) parts.push_back({port.name, shape, shape.size(), 0});
     for (const NamedField& field : fields.all())

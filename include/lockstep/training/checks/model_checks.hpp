@@ -145,7 +145,7 @@ struct OnWithoutLosses {
 };
 template <class D>
 struct LossesOnDevice {
-  static_assert(HostDevice<D>,
+  static_assert(always_false<D>,
                 "lockstep::Losses: a device without host memory, such as ls::Cuda, computes one "
                 "loss only; use ls::Cpu, or write one loss for the whole output row");
 };
