@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,33 @@ std::vector<FilledPart> output_parts(const NamedFields& fields, FieldRole role) 
   return parts;
 }
 
+template <class T, class Net>
+std::vector<T> packed_inputs(const NamedFields& fields) {
+  return packed_rows<T>(fields, FieldRole::feature, input_parts<Net>(fields),
+                        Net::input_shape.size(), "input");
+}
+template <class T, class Net, class L>
+std::vector<T> packed_targets(const NamedFields& fields) {
+  return packed_rows<T>(fields, FieldRole::target, output_parts<Net, L>(fields, FieldRole::target),
+                        L::target_shape(Net::output_shape).size(), "output");
+}
+template <class T, class Net, class L>
+std::vector<T> packed_weights(const NamedFields& fields) {
+  return packed_rows<T>(fields, FieldRole::weight, output_parts<Net, L>(fields, FieldRole::weight),
+                        weighed_positions<L>(Net::output_shape).size(), "output");
+}
+/// The features, as `Element`, and the targets.
+template <class Element, class Net, class S, class L, class O, class... Ms>
+auto examples_of_fields(const Model<Net, S, L, O, Ms...>&, const NamedFields& fields) {
+  using M = Model<Net, S, L, O, Ms...>;
+  using TheLoss = typename ModelParts<Net, L, Ms...>::Loss;
+  using E = std::conditional_t<std::is_void_v<Element>, typename M::T, Element>;
+  auto inputs = packed_inputs<E, Net>(fields);
+  return tensors(std::move(inputs), Net::input_shape,
+                 packed_targets<typename M::Target, Net, TheLoss>(fields),
+                 TheLoss::target_shape(Net::output_shape));
+}
+
 }  // namespace detail
 
 /// The rows of `fields` for a model. Targets and weights may be missing, for `predict`.
@@ -84,47 +112,36 @@ auto pack(const Model<Net, S, L, O, Ms...>&, const NamedFields& fields) {
   using M = Model<Net, S, L, O, Ms...>;
   using TheLoss = typename detail::ModelParts<Net, L, Ms...>::Loss;
   PackedExamples<typename M::T, typename M::Target> result;
-  const auto rows = [&]<class T>(std::vector<T>& to, FieldRole role,
-                                 const std::vector<detail::FilledPart>& parts, std::size_t width,
-                                 const char* kind) {
-    to = detail::packed_rows<T>(fields, role, parts, width, kind);
-  };
-  rows(result.x, FieldRole::feature, detail::input_parts<Net>(fields), Net::input_shape.size(),
-       "input");
+  result.x = detail::packed_inputs<typename M::T, Net>(fields);
   if (fields.has(FieldRole::target))
-    rows(result.y, FieldRole::target, detail::output_parts<Net, TheLoss>(fields, FieldRole::target),
-         TheLoss::target_shape(Net::output_shape).size(), "output");
+    result.y = detail::packed_targets<typename M::Target, Net, TheLoss>(fields);
   if (fields.has(FieldRole::weight))
-    rows(result.w, FieldRole::weight, detail::output_parts<Net, TheLoss>(fields, FieldRole::weight),
-         detail::weighed_positions<TheLoss>(Net::output_shape).size(), "output");
+    result.w = detail::packed_weights<typename M::T, Net, TheLoss>(fields);
   return result;
 }
 
 /// A pipeline of the features and targets of `fields` for a model: rows with the inputs one after
-/// the other, and the targets likewise. \throws UsageError as `pack`, or if there are weights, which
-/// `weighted_examples` reads.
+/// the other, and the targets likewise. `Element`: type of the inputs in memory, by default that of
+/// the device; std::uint8_t keeps images in a quarter of the memory of float. \throws UsageError as
+/// `pack`, or if there are weights, which `weighted_examples` reads.
 /// \code
 ///   auto train = ls::examples(model, fields) | ls::shuffle(10'000) | ls::batch(64);
 /// \endcode
-template <class Net, class S, class L, class O, class... Ms>
+template <class Element = void, class Net, class S, class L, class O, class... Ms>
 auto examples(const Model<Net, S, L, O, Ms...>& model, const NamedFields& fields) {
   if (fields.has(FieldRole::weight))
     throw UsageError("data: the fields have weights; write ls::weighted_examples(model, fields)");
-  using TheLoss = typename detail::ModelParts<Net, L, Ms...>::Loss;
-  auto rows = pack(model, fields);
-  return tensors(std::move(rows.x), Net::input_shape, std::move(rows.y),
-                 TheLoss::target_shape(Net::output_shape));
+  return detail::examples_of_fields<Element>(model, fields);
 }
 /// The same with the sample weights of `fields`; outputs without such have weight 1.
-template <class Net, class S, class L, class O, class... Ms>
+template <class Element = void, class Net, class S, class L, class O, class... Ms>
 auto weighted_examples(const Model<Net, S, L, O, Ms...>& model, const NamedFields& fields) {
   using TheLoss = typename detail::ModelParts<Net, L, Ms...>::Loss;
-  auto rows = pack(model, fields);
   constexpr Shape each = detail::weighed_positions<TheLoss>(Net::output_shape);
-  if (rows.w.empty()) rows.w.assign(fields.count() * each.size(), 1);
-  return tensors(std::move(rows.x), Net::input_shape, std::move(rows.y),
-                 TheLoss::target_shape(Net::output_shape)) |
-         sample_weights(std::move(rows.w), each);
+  auto weights =
+      detail::packed_weights<typename Model<Net, S, L, O, Ms...>::T, Net, TheLoss>(fields);
+  return detail::examples_of_fields<Element>(model, fields) |
+         sample_weights(std::move(weights), each);
 }
 
 }  // namespace lockstep

@@ -157,6 +157,14 @@ TEST_CASE("the order of the fields does not matter") {
   // --8<-- [end:data]
   CHECK(train.shape() == ls::shape(5));
   CHECK(train.shape(1) == ls::shape(7));
+  const auto bytes = ls::examples<std::uint8_t>(model, fields);
+  CHECK(std::vector<int>(bytes.features().begin(), bytes.features().end()) ==
+        std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  CHECK_THROWS_WITH(
+      ls::examples<std::uint8_t>(
+          model, ls::named(ls::feature("pair", std::vector{0.5f, 1.f}, ls::shape(2)),
+                           ls::feature("triple", std::vector{1, 2, 3}, ls::shape(3)))),
+      ContainsSubstring("feature 'pair' has 0.5, which is not a byte"));
   const auto packed = ls::pack(model, fields);
   CHECK(packed.x == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
   CHECK(packed.y == std::vector<double>{0, 1, 0, 1, 2, 0.5, 1, 2, 0, 2, 1, -1, 1.5, 2});

@@ -192,13 +192,17 @@ struct FilledPart {
   std::size_t size = 1, offset = 0;
 };
 
-/// Converts a value of a field. \throws UsageError for a whole number that T would round.
+/// Converts a value of a field. \throws UsageError for a number that is not a T.
 template <class T, class V>
 T value_of_field(const NamedField& field, V value) {
   if constexpr (std::same_as<V, std::int32_t> && std::same_as<T, float>)
     if (static_cast<double>(static_cast<T>(value)) != static_cast<double>(value))
       throw UsageError("data: {} has {}, which float would round; use numbers up to 16777216",
                        NamedFields::place(field), value);
+  if constexpr (std::same_as<T, std::uint8_t> && !std::same_as<V, std::uint8_t>)
+    if (!(value >= 0 && value <= 255 && static_cast<V>(static_cast<T>(value)) == value))
+      throw UsageError("data: {} has {}, which is not a byte; write ls::examples(model, fields)",
+                       NamedFields::place(field), static_cast<double>(value));
   if constexpr (std::same_as<T, std::int32_t> && std::floating_point<V>)
     if (!(value == std::nearbyint(value) && std::abs(static_cast<double>(value)) < 2147483648.0))
       throw UsageError("data: {} has {}, which is not a class label; labels are whole numbers",
