@@ -273,7 +273,15 @@ TEST_CASE("replicas and shares of the optimizer have the bits of one device") {
     CHECK(model.untrained_layers().empty());
     model.set_trainable("dense", false);
     model.fit(data(), options);
-    return Weights::of(model);
+    model.set_trainable({"backbone/batch_normalization", "dense"}, false);
+    const Weights before = Weights::of(model);
+    model.fit(data(), quiet(3));
+    const Weights after = Weights::of(model);
+    CHECK(after.mean == before.mean);
+    CHECK(after.variance == before.variance);
+    CHECK(after.gamma == before.gamma);
+    CHECK(after.w1 != before.w1);
+    return after;
   };
   const ls::AdamW adam{.learning_rate = 0.01, .weight_decay = 0.1, .with = {.clipnorm = 0.3}};
   auto many = new_model<Net>(Many{.replicas = 2, .virtual_shards = 4}, adam);

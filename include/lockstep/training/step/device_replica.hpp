@@ -213,6 +213,11 @@ class DeviceReplica {
   [[gnu::cold]] void hold(std::span<const char> steps, std::span<const UpdateSegment> segments,
                           std::span<const PenaltySegment> penalties) {
     engine_.hold(steps);
+    std::vector<StateRange> statistics;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (const PlacedStep& s = plan_->engine.step[i]; steps[i] != 0 && s.has_statistics)
+        statistics.push_back({s.state, s.state + s.state_count});
+    state_.hold(std::move(statistics));
     policy_.set_segments(segments);
     penalties_ = penalties;
     const auto clear = [&](const Buffer<Context, T>& buffer) {

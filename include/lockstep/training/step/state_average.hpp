@@ -94,6 +94,9 @@ class StateAverage {
     if (is_on_) copy(state, before_);
   }
 
+  /// Ranges that stay as they are: a mean of equal numbers may be rounded.
+  [[gnu::cold]] void hold(std::vector<StateRange> ranges) { held_ = std::move(ranges); }
+
   /// Adds the state after slice i, of `count` examples. The replica's last slice writes the sum of
   /// all its slices to `sums`; the others restore the state for the next slice.
   void add(std::size_t i, std::size_t count, bool last, const State& state, double* sums) {
@@ -105,8 +108,13 @@ class StateAverage {
   /// examples altogether.
   void write_mean(double* sums, std::size_t count, const State& state) {
     if constexpr (can)
-      if (size_ > 0)
+      if (size_ > 0) {
         each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::write_mean(io); });
+        for (const StateRange& range : held_)
+          context_->copy(reinterpret_cast<std::byte*>(state.data() + range.begin),
+                         reinterpret_cast<const std::byte*>(before_.data() + range.begin),
+                         (range.end - range.begin) * sizeof(T));
+      }
   }
 
  private:
@@ -144,6 +152,7 @@ class StateAverage {
 
   Context* context_;
   std::span<const StateRange> averaged_;
+  std::vector<StateRange> held_{};
   bool is_on_;
   std::size_t size_ = 0;
   State before_;                    // the state before the step

@@ -1,10 +1,9 @@
 /// \file
 /// The parts of an update shared by all optimizers: which parameters are updated in one call, with
-/// which multiples of rate and decay, and
-/// the passes of UpdateOptions over the weights that a replica owns. Invariants: every pass sees the
-/// gradient of the global batch, which is bit-identical in all replicas that own the same weights, so
-/// these make the same update without an exchange; without options, the optimizer's pass is the only
-/// one over the buffers; a step allocates nothing.
+/// which multiples of rate and decay, and the passes of UpdateOptions over the weights that a replica
+/// owns. Invariants: every pass sees the gradient of the global batch, which is bit-identical in all
+/// replicas that own the same weights, so these make the same update without an exchange; without
+/// options, the optimizer's pass is the only one over the buffers; a step allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -172,7 +171,8 @@ class Updates {
   /// Replaces the segments, which must outlive this object.
   [[gnu::cold]] void set_segments(std::span<const UpdateSegment> segments);
   /// The arguments of the optimizer's kernel for the weights of `range`, one for each segment that
-  /// it meets and that is not held. `range` must not extend beyond one owned range. Valid until the next call.
+  /// it meets and that is not held. `range` must not extend beyond one owned range. Valid until the
+  /// next call.
   std::span<const UpdateIo<D>> parts_of(double rate, Slice range);
 
  protected:
