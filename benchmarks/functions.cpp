@@ -21,6 +21,7 @@ namespace {
 namespace ls = lockstep;
 
 constexpr auto gelu = [](auto x) { return 0.5 * x * erfc(x * (-std::numbers::sqrt2 / 2)); };
+constexpr auto gelu_by_erf = [](auto x) { return 0.5 * x * (1 + erf(x / std::numbers::sqrt2)); };
 constexpr auto silu = [](auto x) { return x * sigmoid(x); };
 constexpr auto softmax = [](auto x) {
   const auto e = exp(x - stop_gradient(max(x)));
@@ -131,6 +132,8 @@ int main(int argc, char** argv) {
   fmt::print("| pass | ours, us | Function | ratio | least: ours | Function | ratio |\n");
   fmt::print("|---|---|---|---|---|---|---|\n");
   compare_layers<ls::GELU, ls::Function<gelu>>("GELU", ls::shape(256), elements, rounds, context);
+  compare_layers<ls::GELU, ls::Function<gelu_by_erf>>("GELU by erf", ls::shape(256), elements,
+                                                      rounds, context);
   compare_layers<ls::SiLU, ls::Function<silu>>("SiLU", ls::shape(256), elements, rounds, context);
   compare_layers<ls::Softmax, ls::Function<softmax>>("softmax of 256", ls::shape(256), elements,
                                                      rounds, context);

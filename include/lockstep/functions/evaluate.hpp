@@ -242,6 +242,15 @@ struct RowPasses {
     (pass<S>(values, n, load, store, stores, all), ...);
   }
 
+  static constexpr std::size_t count_reductions(std::size_t end) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < end; ++i) n += is_reduction(P::tape.node[i].op) ? 1u : 0u;
+    return n;
+  }
+  static constexpr std::size_t reductions = count_reductions(size);
+  /// The number of reductions before node I.
+  template <std::size_t I>
+  static constexpr std::size_t place = count_reductions(I);
   /// Whether node I is a reduction of elements that pass S computes.
   template <std::size_t S, std::size_t I>
   static constexpr bool reduces =
@@ -262,14 +271,14 @@ struct RowPasses {
     constexpr bool is_last = S + 1 == passes, has_sums = (false || ... || reduces<S, I>);
     if (!has_sums && !(is_last && stores)) return;
     constexpr std::size_t lanes = Math::lanes;
-    double sums[size][lanes];
-    V most[size];
+    double sums[reductions][lanes];
+    V most[reductions];
     (
         [&]() __attribute__((always_inline, no_instrument_function)) {
           if constexpr (reduces<S, I> && P::tape.node[I].op == Operation::sum)
-            for (std::size_t l = 0; l < lanes; ++l) sums[I][l] = 0;
+            for (std::size_t l = 0; l < lanes; ++l) sums[place<I>][l] = 0;
           else if constexpr (reduces<S, I>)
-            most[I] = V{} - std::numeric_limits<typename Math::T>::infinity();
+            most[place<I>] = V{} - std::numeric_limits<typename Math::T>::infinity();
         }(),
         ...);
     const auto step = [&](std::size_t k, std::size_t count)
@@ -286,9 +295,9 @@ struct RowPasses {
                                   if constexpr (reduces<S, I>) {
                                     constexpr std::size_t from = P::tape.node[I].from[0];
                                     if constexpr (P::tape.node[I].op == Operation::sum)
-                                      Math::add(sums[I], values.element[from], count);
+                                      Math::add(sums[place<I>], values.element[from], count);
                                     else
-                                      keep_largest(most[I], values.element[from], count);
+                                      keep_largest(most[place<I>], values.element[from], count);
                                   }
                                 }(),
                                 ...);
@@ -302,10 +311,10 @@ struct RowPasses {
         [&]() __attribute__((always_inline, no_instrument_function)) {
           if constexpr (reduces<S, I> && P::tape.node[I].op == Operation::sum) {
             double sum = 0;
-            for (const double one : sums[I]) sum += one;
+            for (const double one : sums[place<I>]) sum += one;
             values.row[I] = sum;
           } else if constexpr (reduces<S, I>) {
-            values.row[I] = static_cast<double>(largest_lane(most[I]));
+            values.row[I] = static_cast<double>(largest_lane(most[place<I>]));
           }
         }(),
         ...);

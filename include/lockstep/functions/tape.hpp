@@ -112,6 +112,8 @@ struct Tape {
   constexpr int constant(double value) { return put({Operation::constant, true, {}, value}); }
   constexpr int length() { return leaf(Operation::length, true); }
   constexpr int unary(Operation op, int a) {
+    if (const int e = op == Operation::log ? exponent(a) : -1; e >= 0)
+      return unary(Operation::softplus, e);
     double factor = 1;
     while (has_factor(op)) {
       const Node& n = (*this)[a];
@@ -148,6 +150,8 @@ struct Tape {
     if (is_constant(a) && is_constant(b)) return constant((*this)[a].value + (*this)[b].value);
     if (is(a, 0)) return b;
     if (is(b, 0)) return a;
+    if (is(a, 1) && (*this)[b].op == Operation::erf) return complement(b, -1);
+    if (is(b, 1) && (*this)[a].op == Operation::erf) return complement(a, -1);
     if ((*this)[b].op == Operation::negate) return subtract(a, (*this)[b].from[0]);
     if ((*this)[a].op == Operation::negate) return subtract(b, (*this)[a].from[0]);
     if (is_derivative && same_choice(a, b))
@@ -159,6 +163,7 @@ struct Tape {
     if (is_constant(a) && is_constant(b)) return constant((*this)[a].value - (*this)[b].value);
     if (is(b, 0)) return a;
     if (is(a, 0)) return negate(b);
+    if (is(a, 1) && (*this)[b].op == Operation::erf) return complement(b, 1);
     if ((*this)[b].op == Operation::negate) return add(a, (*this)[b].from[0]);
     if (is_derivative && same_choice(a, b))
       return choose(a, subtract((*this)[a].from[2], (*this)[b].from[2]),
@@ -185,6 +190,7 @@ struct Tape {
     if (is_constant(a) && is_constant(b) && !is(b, 0))
       return constant((*this)[a].value / (*this)[b].value);
     if (is_derivative && is(a, 0)) return a;
+    if (const int e = exponent(b); e >= 0) return multiply(a, unary(Operation::sigmoid, negate(e)));
     if ((*this)[a].op == Operation::negate) return negate(divide((*this)[a].from[0], b));
     if (is_derivative && has_zero(a))
       return choose(a, divide((*this)[a].from[2], b), divide((*this)[a].from[3], b));
@@ -232,6 +238,19 @@ struct Tape {
   }
 
  private:
+  // Formulas as they are usually written, and what keeps their digits and does not overflow:
+  //   1 + erf(a)   erfc(-a)     x / (1 + exp(a))   x sigmoid(-a)     log(1 + exp(a))   softplus(a)
+  /// e if node a is 1 + exp(e), otherwise -1.
+  constexpr int exponent(int a) const {
+    const Node& n = (*this)[a];
+    if (n.op != Operation::add) return -1;
+    const int other = is(n.from[0], 1) ? n.from[1] : is(n.from[1], 1) ? n.from[0] : -1;
+    return other >= 0 && (*this)[other].op == Operation::exp ? (*this)[other].from[0] : -1;
+  }
+  /// 1 + erf(a) for sign -1, 1 - erf(a) for 1.
+  constexpr int complement(int erf, int sign) {
+    return unary(Operation::erfc, (*this)[erf].from[0], sign * (*this)[erf].value);
+  }
   static constexpr std::array<std::uint16_t, 4> from(int a, int b = 0, int u = 0, int v = 0) {
     return {static_cast<std::uint16_t>(a), static_cast<std::uint16_t>(b),
             static_cast<std::uint16_t>(u), static_cast<std::uint16_t>(v)};

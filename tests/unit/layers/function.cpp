@@ -66,6 +66,7 @@ void same_rows() {
 constexpr auto gelu = [](auto x) { return 0.5 * x * erfc(x * (-std::numbers::sqrt2 / 2)); };
 constexpr auto gelu_erf = [](auto x) { return 0.5 * x * (1 + erf(x / std::numbers::sqrt2)); };
 constexpr auto silu = [](auto x) { return x * sigmoid(x); };
+constexpr auto naive_silu = [](auto x) { return x / (1 + exp(-x)); };
 constexpr auto mish = [](auto x) { return x * tanh(log(1 + exp(x))); };
 constexpr auto elu = [](auto x) { return select(x > 0, x, exp(x) - 1); };
 constexpr auto softsign = [](auto x) { return x / (1 + abs(x)); };
@@ -151,6 +152,17 @@ TEST_CASE("a branch that is not taken adds nothing to a gradient, even where it 
   const auto result = run<ls::Function<guarded>>({-1, 0, 2}, {3, 3, 3});
   CHECK(result.y == Numbers{0, 0, std::log(2.0)});
   CHECK(result.dx == Numbers{0, 0, 1.5});
+}
+
+TEST_CASE("formulas as they are usually written do not overflow") {
+  const auto silu_of = run<ls::Function<naive_silu>>({-1000, 1000}, {1, 1});
+  CHECK(silu_of.y == Numbers{0, 1000});
+  CHECK(silu_of.dx == Numbers{0, 1});
+  const auto mish_of = run<ls::Function<mish>>({-1000, 1000}, {1, 1});
+  CHECK(mish_of.y == Numbers{0, 1000});
+  CHECK(mish_of.dx == Numbers{0, 1});
+  const double gelu_of = run<ls::Function<gelu_erf>>({-10}, {1}).y[0];
+  CHECK(near(gelu_of / (-5 * std::erfc(10 / std::numbers::sqrt2)), 1));
 }
 
 TEST_CASE("functions of rows equal the library's layers") {
@@ -270,7 +282,7 @@ TEST_CASE("a function is a layer with a name of its own, and its formula is part
   REQUIRE(a.layers.size() == 3);
   CHECK(a.layers[0].name == "mish");
   CHECK(a.layers[0].class_name == "Function");
-  CHECK(std::get<std::string>(*a.layers[0].option("formula")) == "x * tanh(log(exp(x) + 1))");
+  CHECK(std::get<std::string>(*a.layers[0].option("formula")) == "x * tanh(softplus(x))");
   CHECK(a.layers[1].name == "function");
   CHECK(std::get<std::string>(*a.layers[1].option("formula")) == "a = exp(x - max(x)); a / sum(a)");
   CHECK(std::get<std::string>(*a.layers[2].option("activation")) == "Function");
