@@ -7,8 +7,10 @@
 /// function that is compiled for another processor.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -115,6 +117,19 @@ LOCKSTEP_INLINE void apply(typename Math::V& y, const typename Math::V& a,
     y = ((a <= b) | (a != a)) ? u : v;
 }
 
+/// Numbers of nodes.
+struct NodeList {
+  std::array<std::uint16_t, Tape::capacity> node{};
+  std::size_t size = 0;
+};
+template <class Which>
+constexpr NodeList nodes_that(const Tape& tape, const Which& which) {
+  NodeList list;
+  for (std::size_t i = 0; i < tape.size; ++i)
+    if (which(i)) list.node[list.size++] = static_cast<std::uint16_t>(i);
+  return list;
+}
+
 /// The nodes of a program P (code.hpp), as values of Math.
 template <class P, class Math>
 struct Nodes {
@@ -173,49 +188,46 @@ struct Nodes {
     apply<ScalarMath<double>, n.op>(row[I], a, b, u, v, n.value);
   }
 
-  /// Sets the leaves of this kind to v.
-  template <Operation op, std::size_t... I>
-  [[gnu::always_inline, gnu::no_instrument_function]] void set(const V& v,
-                                                               std::index_sequence<I...>) {
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (P::tape.node[I].op == op && !P::tape.node[I].is_row) element[I] = v;
-        }(),
-        ...);
-  }
+  /// Sets the leaf of this kind, if there is one.
   template <Operation op>
   [[gnu::always_inline, gnu::no_instrument_function]] void set(const V& v) {
-    set<op>(v, std::make_index_sequence<size>{});
-  }
-  template <Operation op, std::size_t... I>
-  [[gnu::always_inline, gnu::no_instrument_function]] void set_row(double v,
-                                                                   std::index_sequence<I...>) {
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (P::tape.node[I].op == op && P::tape.node[I].is_row) row[I] = v;
-        }(),
-        ...);
+    constexpr int leaf = leaf_of(op);
+    if constexpr (leaf >= 0) element[leaf] = v;
   }
   template <Operation op>
   [[gnu::always_inline, gnu::no_instrument_function]] void set_row(double v) {
-    set_row<op>(v, std::make_index_sequence<size>{});
+    constexpr int leaf = leaf_of(op);
+    if constexpr (leaf >= 0) row[leaf] = v;
   }
 
-  /// All nodes of a function without reductions.
-  template <std::size_t... I>
-  [[gnu::always_inline, gnu::no_instrument_function]] void compute_all(std::index_sequence<I...>) {
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (P::tape.node[I].is_row && !is_leaf(P::tape.node[I].op))
-            compute_row<I>();
-          else if constexpr (!is_leaf(P::tape.node[I].op))
-            compute_element<I>();
-        }(),
-        ...);
+  /// The nodes of a list, in its order.
+  template <const NodeList& list, std::size_t... K>
+  [[gnu::always_inline, gnu::no_instrument_function]] void compute_elements(
+      std::index_sequence<K...>) {
+    (compute_element<list.node[K]>(), ...);
   }
+  template <const NodeList& list, std::size_t... K>
+  [[gnu::always_inline, gnu::no_instrument_function]] void compute_rows(std::index_sequence<K...>) {
+    (compute_row<list.node[K]>(), ...);
+  }
+  /// All nodes of a function without reductions. Values per row depend on constants alone.
   [[gnu::always_inline, gnu::no_instrument_function]] void compute_all() {
-    compute_all(std::make_index_sequence<size>{});
+    compute_rows<rows>(std::make_index_sequence<rows.size>{});
+    compute_elements<elements>(std::make_index_sequence<elements.size>{});
   }
+
+ private:
+  static constexpr int leaf_of(Operation op) {
+    for (std::size_t i = 0; i < size; ++i)
+      if (P::tape.node[i].op == op) return static_cast<int>(i);
+    return -1;
+  }
+  static constexpr NodeList rows = nodes_that(P::tape, [](std::size_t i) {
+    return P::tape.node[i].is_row && !is_leaf(P::tape.node[i].op);
+  });
+  static constexpr NodeList elements = nodes_that(P::tape, [](std::size_t i) {
+    return !P::tape.node[i].is_row && !is_leaf(P::tape.node[i].op);
+  });
 };
 
 /// The passes of a program over the elements of a row.
@@ -224,10 +236,9 @@ struct RowPasses {
   using V = typename Math::V;
   using Values = Nodes<P, Math>;
   static constexpr std::size_t size = P::tape.size, passes = P::schedule.passes;
-  static constexpr auto all = std::make_index_sequence<size>{};
 
   /// The passes over a row of n elements. `load(values, k, count)` sets the elements that begin at k;
-  /// `store(values, k, count)` is called in the last pass, unless `values_only`.
+  /// `store(values, k, count)` is called in the last pass if `stores`.
   template <class Load, class Store>
   LOCKSTEP_INLINE void run(Values& values, std::size_t n, const Load& load, const Store& store,
                            bool stores = true) {
@@ -239,85 +250,89 @@ struct RowPasses {
   template <class Load, class Store, std::size_t... S>
   LOCKSTEP_INLINE void each_pass(Values& values, std::size_t n, const Load& load,
                                  const Store& store, bool stores, std::index_sequence<S...>) {
-    (pass<S>(values, n, load, store, stores, all), ...);
+    (pass<S>(values, n, load, store, stores), ...);
   }
 
-  static constexpr std::size_t count_reductions(std::size_t end) {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < end; ++i) n += is_reduction(P::tape.node[i].op) ? 1u : 0u;
-    return n;
-  }
-  static constexpr std::size_t reductions = count_reductions(size);
-  /// The number of reductions before node I.
+  /// The reductions of elements that pass S computes.
+  template <std::size_t S>
+  static constexpr NodeList reductions = nodes_that(P::tape, [](std::size_t i) {
+    const Node& n = P::tape.node[i];
+    return is_reduction(n.op) && P::schedule.stage[n.from[0]] == S;
+  });
+  /// The values per row that are computed before pass S.
+  template <std::size_t S>
+  static constexpr NodeList rows = nodes_that(P::tape, [](std::size_t i) {
+    const Node& n = P::tape.node[i];
+    return n.is_row && !is_reduction(n.op) && !is_leaf(n.op) && P::schedule.stage[i] == S;
+  });
+  /// The elements that pass S computes.
+  template <std::size_t S>
+  static constexpr NodeList elements = nodes_that(P::tape, [](std::size_t i) {
+    return P::schedule.needed[S][i] && !is_leaf(P::tape.node[i].op);
+  });
+
+  /// A reduction of elements.
   template <std::size_t I>
-  static constexpr std::size_t place = count_reductions(I);
-  /// Whether node I is a reduction of elements that pass S computes.
-  template <std::size_t S, std::size_t I>
-  static constexpr bool reduces =
-      is_reduction(P::tape.node[I].op) && P::schedule.stage[P::tape.node[I].from[0]] == S;
-  /// Whether node I is a value per row that is computed before pass S.
-  template <std::size_t S, std::size_t I>
-  static constexpr bool begins = P::tape.node[I].is_row && !is_reduction(P::tape.node[I].op) &&
-                                 !is_leaf(P::tape.node[I].op) && P::schedule.stage[I] == S;
+  struct Reduction {
+    static constexpr bool is_sum = P::tape.node[I].op == Operation::sum;
+    static constexpr std::size_t from = P::tape.node[I].from[0];
+    double sums[is_sum ? Math::lanes : 1];
+    V most;
 
-  template <std::size_t S, class Load, class Store, std::size_t... I>
+    [[gnu::always_inline, gnu::no_instrument_function]] Reduction() {
+      for (double& sum : sums) sum = 0;
+      most = V{} - std::numeric_limits<typename Math::T>::infinity();
+    }
+    [[gnu::always_inline, gnu::no_instrument_function]] void add(const Values& values,
+                                                                 std::size_t count) {
+      if constexpr (is_sum)
+        Math::add(sums, values.element[from], count);
+      else
+        keep_largest(most, values.element[from], count);
+    }
+    [[gnu::always_inline, gnu::no_instrument_function]] void write(Values& values) const {
+      if constexpr (is_sum) {
+        values.row[I] = 0;
+        for (const double sum : sums) values.row[I] += sum;
+      } else {
+        values.row[I] = static_cast<double>(largest_lane(most));
+      }
+    }
+  };
+  template <std::size_t S, class>
+  struct Reductions;
+  template <std::size_t S, std::size_t... K>
+  struct Reductions<S, std::index_sequence<K...>> : Reduction<reductions<S>.node[K]>... {
+    [[gnu::always_inline, gnu::no_instrument_function]] void add(
+        [[maybe_unused]] const Values& values, [[maybe_unused]] std::size_t count) {
+      (Reduction<reductions<S>.node[K]>::add(values, count), ...);
+    }
+    [[gnu::always_inline, gnu::no_instrument_function]] void write(
+        [[maybe_unused]] Values& values) const {
+      (Reduction<reductions<S>.node[K]>::write(values), ...);
+    }
+  };
+
+  template <std::size_t S, class Load, class Store>
   LOCKSTEP_INLINE void pass(Values& values, std::size_t n, const Load& load, const Store& store,
-                            bool stores, std::index_sequence<I...>) {
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (begins<S, I>) values.template compute_row<I>();
-        }(),
-        ...);
-    constexpr bool is_last = S + 1 == passes, has_sums = (false || ... || reduces<S, I>);
-    if (!has_sums && !(is_last && stores)) return;
+                            bool stores) {
+    values.template compute_rows<rows<S>>(std::make_index_sequence<rows<S>.size>{});
+    constexpr bool is_last = S + 1 == passes;
+    if (reductions<S>.size == 0 && !(is_last && stores)) return;
+    Reductions<S, std::make_index_sequence<reductions<S>.size>> results;
+    const auto step = [&](std::size_t k, std::size_t count) __attribute__((
+                          always_inline, no_instrument_function)) {
+      load(values, k, count);
+      values.template compute_elements<elements<S>>(std::make_index_sequence<elements<S>.size>{});
+      results.add(values, count);
+      if constexpr (is_last)
+        if (stores) store(values, k, count);
+    };
     constexpr std::size_t lanes = Math::lanes;
-    double sums[reductions][lanes];
-    V most[reductions];
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (reduces<S, I> && P::tape.node[I].op == Operation::sum)
-            for (std::size_t l = 0; l < lanes; ++l) sums[place<I>][l] = 0;
-          else if constexpr (reduces<S, I>)
-            most[place<I>] = V{} - std::numeric_limits<typename Math::T>::infinity();
-        }(),
-        ...);
-    const auto step = [&](std::size_t k, std::size_t count)
-                          __attribute__((always_inline, no_instrument_function)) {
-                            load(values, k, count);
-                            (
-                                [&]() __attribute__((always_inline, no_instrument_function)) {
-                                  if constexpr (P::schedule.needed[S][I])
-                                    values.template compute_element<I>();
-                                }(),
-                                ...);
-                            (
-                                [&]() __attribute__((always_inline, no_instrument_function)) {
-                                  if constexpr (reduces<S, I>) {
-                                    constexpr std::size_t from = P::tape.node[I].from[0];
-                                    if constexpr (P::tape.node[I].op == Operation::sum)
-                                      Math::add(sums[place<I>], values.element[from], count);
-                                    else
-                                      keep_largest(most[place<I>], values.element[from], count);
-                                  }
-                                }(),
-                                ...);
-                            if constexpr (is_last)
-                              if (stores) store(values, k, count);
-                          };
     const std::size_t whole = n - n % lanes;  // whole vectors, then the rest
     for (std::size_t k = 0; k < whole; k += lanes) step(k, lanes);
     if (whole < n) step(whole, n - whole);
-    (
-        [&]() __attribute__((always_inline, no_instrument_function)) {
-          if constexpr (reduces<S, I> && P::tape.node[I].op == Operation::sum) {
-            double sum = 0;
-            for (const double one : sums[place<I>]) sum += one;
-            values.row[I] = sum;
-          } else if constexpr (reduces<S, I>) {
-            values.row[I] = static_cast<double>(largest_lane(most[place<I>]));
-          }
-        }(),
-        ...);
+    results.write(values);
   }
 
   LOCKSTEP_INLINE void keep_largest(V& most, const V& v, std::size_t count) {

@@ -17,7 +17,6 @@
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
-#include "lockstep/training/checks/check_gradients.hpp"
 #include "support/run_kernel.hpp"
 
 namespace ls = lockstep;
@@ -257,14 +256,33 @@ struct Random {
   bool operator==(const Random&) const = default;
 };
 
+/// Whether dx is the central difference of sum(dy y).
+template <class Layer>
+void has_numeric_gradient() {
+  const double h = 1e-5;
+  Numbers x = testing::normal_values(10, 8);
+  const Numbers dy = testing::normal_values(10, 9), dx = run<Layer>(x, dy, 5).dx;
+  const auto loss = [&] {
+    const Numbers y = run<Layer>(x, dy, 5).y;
+    return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double middle = x[i];
+    x[i] = middle + h;
+    const double above = loss();
+    x[i] = middle - h;
+    const double slope = (above - loss()) / (2 * h);
+    x[i] = middle;
+    CHECK(std::abs(dx[i] - slope) <= 1e-7 * std::max(1.0, std::abs(slope)));
+  }
+}
+
 template <std::size_t... Seeds>
 void check_random(std::index_sequence<Seeds...>) {
   (
       [] {
         INFO("function " << Seeds);
-        const auto check = ls::check_gradients<ls::Input<2, 5>>(ls::Function<Random<Seeds>{}>{}, 2);
-        INFO("gradient " << check.gradient << ", slope " << check.slope);
-        CHECK(check.error < 1e-7);
+        has_numeric_gradient<ls::Function<Random<Seeds>{}>>();
       }(),
       ...);
 }
