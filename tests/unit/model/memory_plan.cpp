@@ -28,6 +28,8 @@ struct Again
                      ls::Recompute<ls::Sequential<ls::Dense<80>, ls::BatchNormalization<>, ls::Tanh,
                                                   ls::Dropout<ls::rate(0.5f)>, ls::Dense<8>>>,
                      ls::Dense<3>> {};
+struct Twice : ls::Sequential<ls::Input<30>, ls::Shared<"key", ls::Dense<30>>, ls::Tanh,
+                              ls::Shared<"key", ls::Dense<30>>, ls::Dense<2>> {};
 using DenseAdd = toy::Fusing<toy::Rule<ls::DenseOp, ls::AddOp>>;
 
 const ls::ArenaRange* find(const ls::MemoryPlan& plan, const std::string& layer,
@@ -118,6 +120,7 @@ TEST_CASE("buffers that are in use at one time do not overlap, and end where the
   check_plan<Branches, DenseAdd>(3);
   check_plan<Again, Float>(5);
   check_plan<ResNet20, Float>(128);
+  check_plan<Twice, Float>(3);
 }
 
 TEST_CASE("a second gradient, data of a step, and what is recomputed have their own names") {
@@ -128,6 +131,12 @@ TEST_CASE("a second gradient, data of a step, and what is recomputed have their 
   CHECK(find(again, "dense_1", "output") != nullptr);
   CHECK(find(again, "dense_1", "output, recomputed") != nullptr);
   CHECK(std::find(again.times.begin(), again.times.end(), "tanh recompute") != again.times.end());
+}
+
+TEST_CASE("gradients of a further call have memory of their own") {
+  const ls::MemoryPlan plan = ls::memory_plan<Twice, Float>(2);
+  CHECK(
+      lives(find(plan, "shared layers", "second gradient of weights"), 5, 8, 3776));  // 930 floats
 }
 
 TEST_CASE("the arena of the plan is the working memory of the model") {

@@ -1,8 +1,11 @@
 #include "lockstep/model/statement_graph.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/model/parallel.hpp"
@@ -107,6 +110,31 @@ TEST_CASE("a graph with two inputs and two outputs reads and writes one row") {
     for (const double y : small(machine.x.data() + n * 29, machine.weights)) expected.push_back(y);
   CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
   gradients_are_right(machine);
+}
+
+TEST_CASE("the gradient of the row has that of each input in its place") {
+  static constexpr auto constants =
+      ls::detail::engine_plan_of<Small, Oracle, ls::detail::InputPlanOf<Small, Oracle>>(nullptr);
+  toy::Machine<Small, Oracle> machine(2);
+  ls::detail::PlanEngine<Oracle> engine(machine.context, constants);
+  engine.weights().upload(machine.weights.data());
+  engine.prepare(2);
+  engine.forward(machine.x.data(), machine.step());
+  std::copy(machine.c.begin(), machine.c.end(), engine.output_gradient());
+  engine.backward(machine.x.data(), machine.step(), [](const auto&) {});
+  const std::vector<double> found(engine.input_gradient(),
+                                  engine.input_gradient() + machine.x.size());
+  std::vector<double> expected;
+  for (double& v : machine.x) {
+    const auto moved = [&](double by) {
+      const double before = std::exchange(v, v + by);
+      const auto y = machine.forward();
+      v = before;
+      return std::inner_product(y.begin(), y.end(), machine.c.begin(), 0.0);
+    };
+    expected.push_back((moved(1e-5) - moved(-1e-5)) / 2e-5);
+  }
+  CHECK(testing::relative_error(found, expected) < 1e-7);
 }
 
 TEST_CASE("layers of a graph are named as in Keras, inputs by their names") {

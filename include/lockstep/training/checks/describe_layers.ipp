@@ -76,6 +76,9 @@ std::string describe_layers(const DescribedGraph& graph) {
     else if (n.in0 != last)
       result += " of " + value_name(graph.nodes, n.in0);
     last = n.out;
+    if (n.first >= 0)
+      result +=
+          " with the weights of " + layer_name(graph.nodes[static_cast<std::size_t>(n.first)]);
     if (const std::string op = describe_op(graph, n); !op.empty()) result += " " + op;
     result += " to " + to_string(graph.shape(n.out));
     for (; parameter != graph.parameters.end(); ++parameter) {

@@ -37,7 +37,7 @@ class NetworkDefinition {
   NetworkDefinition* next_;
 };
 
-/// A hash of the layers: names, activations, shapes, parameters and FLOPs.
+/// A hash of the layers: names, activations, inputs, shapes, parameters and FLOPs.
 template <class Net>
 constexpr std::uint64_t hash_of_layers() {
   std::uint64_t hash = mix(Net::graph.weights, Net::graph.state);
@@ -51,7 +51,9 @@ constexpr std::uint64_t hash_of_layers() {
     hash = mix(mix(hash, hash_name(n.name)), hash_name(n.class_name));
     if (!n.block.empty()) hash = mix(hash, hash_name(n.block));
     hash = mix(mix(hash, n.w_count), static_cast<std::uint64_t>(n.flops));
-    if (n.is_frozen) hash = mix(hash, 1);
+    hash = mix(mix(hash, static_cast<std::uint64_t>(n.in0)), static_cast<std::uint64_t>(n.in1));
+    if (n.first >= 0) hash = mix(hash, static_cast<std::uint64_t>(n.first));
+    if (n.is_frozen) hash = mix(hash, ~std::uint64_t{0});
     add_shape(Net::graph.value[n.out]);
   }
   return hash;
