@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cpu.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/statement_graph.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/report/summary.hpp"
-#include "support/bfloat16.hpp"
 #include "unit/model/toy_device.hpp"
 
 namespace {
@@ -189,10 +187,7 @@ TEST_CASE("a bucket is ready after the last call that adds to it, in order of th
 TEST_CASE("weights of several calls are updated within backward once") {
   toy::Machine<Pair, Oracle> pair(3);
   updates_once(pair);
-  toy::Machine<Pair, ls::Cpu> on_cpu(3, 1, {.threads = 1});
-  const auto scope = on_cpu.context.scope();
-  updates_once(on_cpu);
-  toy::Machine<Words, ls::Cpu> words(2, 1, {.threads = 1});
+  toy::Machine<Words, Oracle> words(2);
   words.x = {0, 5, 2, 2, 1, 3};
   updates_once(words);
 }
@@ -221,17 +216,6 @@ TEST_CASE("a table is tied to the last product, transposed") {
     }
   }
   CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
-  const auto gradients = machine.gradients();
-  for (const int threads : {1, 2}) {
-    toy::Machine<Words, ls::Cpu> on_cpu(2, 1, {.threads = threads});
-    const auto scope = on_cpu.context.scope();
-    on_cpu.x = testing::as<float>(machine.x);
-    on_cpu.c = testing::as<float>(machine.c);
-    on_cpu.weights = testing::as<float>(machine.weights);
-    on_cpu.engine.weights().upload(on_cpu.weights.data());
-    CHECK(testing::relative_error(on_cpu.forward(), expected) < 1e-6);
-    CHECK(testing::relative_error(on_cpu.gradients(), gradients) < 1e-6);
-  }
   // The matrix of any layer, here of an encoder.
   struct Coder : ls::Sequential<ls::Input<5>, ls::Shared<"code", ls::Dense<3, ls::no_bias>>,
                                 ls::Tanh, ls::TiedDense<"code">> {};
@@ -290,25 +274,6 @@ TEST_CASE("random layers draw other numbers in each call, statistics are updated
     }
     CHECK(std::abs(state[c] - (0.25 * first + 0.5 * second)) < 1e-14);
   }
-}
-
-TEST_CASE("an embedding reads its part of a row without rounding") {
-  testing::need_bfloat16();
-  struct Net : ls::Graph<ls::In<"number", 2>, ls::In<"words", ls::Integers<2>>,
-                         ls::Let<"a", ls::From<"words">, ls::Embedding<1500, 4>, ls::Flatten>,
-                         ls::Out<"y", ls::From<"a", "number">, ls::Concatenate>> {};
-  toy::Machine<Net, ls::CpuBFloat16> machine(2, 1, {.threads = 1});
-  const auto scope = machine.context.scope();
-  for (std::size_t i = 0; i < machine.weights.size(); ++i)
-    machine.weights[i] = static_cast<float>(i / 4 % 256);  // exact in bfloat16
-  machine.engine.weights().upload(machine.weights.data());
-  machine.x = {0.5f, 1, 1001, 1003, 2, 4, 257, 1499};  // not representable in 8 bits
-  CHECK(machine.forward() == std::vector<float>{233, 233, 233, 233, 235, 235, 235, 235, 0.5f, 1,
-                                                1,   1,   1,   1,   219, 219, 219, 219, 2,    4});
-  machine.c = std::vector<float>(20, 1);
-  const auto gradients = machine.gradients();
-  for (const std::size_t row : {1001u, 1003u, 257u, 1499u}) CHECK(gradients[row * 4] == 1);
-  CHECK(std::count(gradients.begin(), gradients.end(), 1.0f) == 16);
 }
 
 TEST_CASE("a graph with two inputs and two outputs trains, with the same bits on two replicas") {

@@ -12,6 +12,7 @@
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/bfloat16.hpp"
+#include "unit/model/toy_device.hpp"
 
 namespace ls = lockstep;
 
@@ -130,4 +131,23 @@ TEST_CASE("an embedding that reads the batch gets unrounded indices") {
                            ls::batch(3));
   CHECK(std::vector<float>(y.elements().begin(), y.elements().end()) ==
         std::vector<float>{99, 57, 25});
+}
+
+TEST_CASE("an embedding reads its part of a row without rounding") {
+  testing::need_bfloat16();
+  struct Row : ls::Graph<ls::In<"number", 2>, ls::In<"words", ls::Integers<2>>,
+                         ls::Let<"a", ls::From<"words">, ls::Embedding<1500, 4>, ls::Flatten>,
+                         ls::Out<"y", ls::From<"a", "number">, ls::Concatenate>> {};
+  toy::Machine<Row, Half> machine(2, 1, {.threads = 1});
+  const auto scope = machine.context.scope();
+  for (std::size_t i = 0; i < machine.weights.size(); ++i)
+    machine.weights[i] = static_cast<float>(i / 4 % 256);  // exact in bfloat16
+  machine.engine.weights().upload(machine.weights.data());
+  machine.x = {0.5f, 1, 1001, 1003, 2, 4, 257, 1499};  // not representable in 8 bits
+  CHECK(machine.forward() == std::vector<float>{233, 233, 233, 233, 235, 235, 235, 235, 0.5f, 1,
+                                                1,   1,   1,   1,   219, 219, 219, 219, 2,    4});
+  machine.c = std::vector<float>(20, 1);
+  const auto gradients = machine.gradients();
+  for (const std::size_t row : {1001u, 1003u, 257u, 1499u}) CHECK(gradients[row * 4] == 1);
+  CHECK(std::count(gradients.begin(), gradients.end(), 1.0f) == 16);
 }
