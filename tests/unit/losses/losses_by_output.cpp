@@ -3,6 +3,7 @@
 /// (golden/make_heads.py); fields, labels and outputs by name.
 #include "lockstep/losses/losses_by_output.hpp"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -15,6 +16,7 @@
 
 #include "golden/heads.hpp"
 #include "lockstep/lockstep.hpp"
+#include "lockstep/predictor.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/training/checks/check_gradients.hpp"
 #include "support/refusal.hpp"
@@ -67,6 +69,11 @@ TEST_CASE("outputs by name, packed batches, and the names of logs") {
   CHECK_THROWS_WITH(
       whole["tag"],
       ContainsSubstring("no output is named 'tag'; its outputs are kind, even, tags"));
+  const ls::Predictor predictor(model);
+  const auto now = model.predict(packed.x)["tags"], same = predictor.predict(packed.x)["tags"];
+  CHECK(std::equal(same.elements().begin(), same.elements().end(), now.elements().begin()));
+  CHECK(same.count() == 8);
+
   std::vector<std::string> names;
   for (const auto& [name, value] : logs) names.push_back(name);
   CHECK(names == std::vector<std::string>{"loss", "kind_loss", "even_loss", "tags_loss",
