@@ -303,7 +303,11 @@ void PlanEngine<D>::hold(std::span<const char> held) {
     PlacedStep& s = own.step[i];
     s.wants_dw = s.wants_dw && held[i] == 0;
     s.infers = s.infers || (held[i] != 0 && s.has_statistics);
-    if (s.wants_dw) trained.push_back({s.w, s.w + s.w_count, {}});
+    if (s.wants_dw) {
+      trained.push_back({s.w, s.w + s.w_count, {}});  // a fused step may stand after higher ones
+      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].begin > s.w; --k)
+        std::swap(trained[k - 1], trained[k]);
+    }
     s.wants_dx = needs(s.in0);
     s.adds_dx = s.adds_dx && s.wants_dx;
     if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
@@ -311,8 +315,6 @@ void PlanEngine<D>::hold(std::span<const char> held) {
     s.runs_backward = s.wants_dw || s.wants_dx || s.wants_dx2;
     needs(s.out) = s.runs_backward;
   }
-  std::sort(trained.begin(), trained.end(),
-            [](const Bucket& a, const Bucket& b) { return a.begin < b.begin; });
   for (const Bucket& b : of_->bucket)
     for (auto range = trained.rbegin(); range != trained.rend(); ++range) {
       const std::size_t begin = std::max(range->begin, b.begin), end = std::min(range->end, b.end);

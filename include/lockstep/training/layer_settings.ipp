@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
-#include <numeric>
 #include <string_view>
 
 #include "lockstep/core/add_item.hpp"
@@ -20,28 +18,31 @@ namespace lockstep::detail {
 /// Insertions, deletions and replacements between two names.
 [[gnu::cold]] inline std::size_t name_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t k = 0; k < row.size(); ++k) row[k] = k;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t before = std::exchange(row[0], i + 1);
+    std::size_t before = row[0];
+    row[0] = i + 1;
     for (std::size_t k = 0; k < b.size(); ++k) {
       const std::size_t changed = before + (a[i] == b[k] ? 0 : 1);
       before = row[k + 1];
-      row[k + 1] = std::min({changed, before + 1, row[k] + 1});
+      row[k + 1] = std::min(changed, std::min(before, row[k]) + 1);
     }
   }
   return row[b.size()];
 }
 
-/// The names that are most like the pattern, up to four.
+/// The names that are most like the pattern, up to four. Changes `names`.
 [[gnu::cold]] inline std::string near_names(std::string_view pattern,
-                                            std::vector<std::string> names) {
+                                            std::vector<std::string>& names) {
   constexpr std::size_t most = 4;
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return name_distance(pattern, a) < name_distance(pattern, b);
-  });
   std::string list;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) add_item(list, ", ", names[i]);
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    std::size_t nearest = i;
+    for (std::size_t k = i + 1; k < names.size(); ++k)
+      if (name_distance(pattern, names[k]) < name_distance(pattern, names[nearest])) nearest = k;
+    std::swap(names[i], names[nearest]);
+    add_item(list, ", ", names[i]);
+  }
   return list + (names.size() > most ? ", ..." : "");
 }
 
@@ -112,10 +113,12 @@ void LayerSettings::set_multiplier(const char* call, std::span<const NamedParame
 }
 
 void LayerSettings::drop_defaults() {
-  if (std::count(held_.begin(), held_.end(), 1) == 0) held_.clear();
-  if (std::count(multipliers_.begin(), multipliers_.end(), ParameterMultipliers{}) ==
-      static_cast<std::ptrdiff_t>(multipliers_.size()))
-    multipliers_.clear();
+  bool is_any_held = false, is_any_set = false;
+  for (const char held : held_) is_any_held = is_any_held || held != 0;
+  for (const ParameterMultipliers& m : multipliers_)
+    is_any_set = is_any_set || m != ParameterMultipliers{};
+  if (!is_any_held) held_.clear();
+  if (!is_any_set) multipliers_.clear();
 }
 
 NamedSettings LayerSettings::named(std::span<const Node> nodes,
@@ -133,10 +136,10 @@ void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
                          std::span<const NamedParameter> parameters) {
   held_.assign(nodes.size(), 0);
   multipliers_.assign(parameters.size(), {});
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (has_parameters(nodes[i]) && !nodes[i].is_frozen &&
-        std::find(from.held.begin(), from.held.end(), layer_name(nodes[i])) != from.held.end())
-      held_[i] = 1;
+  for (const std::string& name : from.held)
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (has_parameters(nodes[i]) && !nodes[i].is_frozen && layer_name(nodes[i]) == name)
+        held_[i] = 1;
   for (const auto& its : from.multipliers)
     for (std::size_t i = 0; i < parameters.size(); ++i)
       if (parameters[i].trainable && parameter_name(parameters[i]) == its.first)
