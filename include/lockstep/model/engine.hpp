@@ -279,7 +279,7 @@ template <class D>
 void PlanEngine<D>::allocate_unread() {
   std::size_t size = 0;
   for (const PlacedStep& s : plan_->step)
-    if (s.runs_backward && !s.wants_dw && !plan_->entry[plan_->entry_of(s)].skips_dw)
+    if (s.runs_backward() && !s.wants_dw() && !plan_->entry[plan_->entry_of(s)].skips_dw)
       size = std::max(size, s.w_count);
   if (size > unread_.size()) unread_ = Buffer<Context, T>(*context_, size);
 }
@@ -301,9 +301,8 @@ void PlanEngine<D>::hold(std::span<const char> held) {
   std::vector<Bucket> trained;  // ranges of weights, ascending
   for (std::size_t i = 0; i < own.step.size(); ++i) {
     PlacedStep& s = own.step[i];
-    s.wants_dw = s.wants_dw && held[i] == 0;
-    s.infers = s.infers || (held[i] != 0 && s.has_statistics);
-    if (s.wants_dw) {
+    s.is_held = held[i] != 0;
+    if (s.wants_dw()) {
       trained.push_back({s.w, s.w + s.w_count, {}});  // a fused step may stand after higher ones
       for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].begin > s.w; --k)
         std::swap(trained[k - 1], trained[k]);
@@ -312,8 +311,7 @@ void PlanEngine<D>::hold(std::span<const char> held) {
     s.adds_dx = s.adds_dx && s.wants_dx;
     if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
     s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
-    s.runs_backward = s.wants_dw || s.wants_dx || s.wants_dx2;
-    needs(s.out) = s.runs_backward;
+    needs(s.out) = s.runs_backward();
   }
   for (const Bucket& b : of_->bucket)
     for (auto range = trained.rbegin(); range != trained.rend(); ++range) {
@@ -370,7 +368,7 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(pass, i, step);
-    entry.forward(entry.op, io_of(s, s.forward, x, s.infers ? inference : step),
+    entry.forward(entry.op, io_of(s, s.forward, x, s.infers() ? inference : step),
                   current_->op[e].state.get());
   }
   if (plan_->output_is_input) return x;
@@ -405,8 +403,9 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
   std::size_t next = 0;
   for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
-    if (exists(s.segment_begin) && s.runs_backward) recompute_forward(s.segment_begin, i, x, step);
-    if (s.runs_backward) run_backward(i, x, s.infers ? inference : step, update);
+    if (exists(s.segment_begin) && s.runs_backward())
+      recompute_forward(s.segment_begin, i, x, step);
+    if (s.runs_backward()) run_backward(i, x, s.infers() ? inference : step, update);
     while (next < plan_->bucket.size() && plan_->bucket[next].after == i)
       ready(plan_->bucket[next++]);
   }
@@ -424,17 +423,18 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   if (!s.keeps_x2) io.x2 = nullptr;
   if (!s.keeps_y) io.y = nullptr;
   T* const dw = io.dw;
-  const bool adds_dw = s.adds_dw && s.wants_dw;
+  const bool adds_dw = s.adds_dw && s.wants_dw();
   if (adds_dw)
     io.dw = reinterpret_cast<T*>(once_.data() + plan_->shared_gradient);
-  else if (s.wants_dw && s.completes_dw)
+  else if (s.wants_dw() && s.completes_dw)
     io.update = update;
-  else if (!s.wants_dw && s.w_count > 0 && !entry.skips_dw)
+  else if (!s.wants_dw() && s.w_count > 0 && !entry.skips_dw)
     io.dw = unread_.data();
   begin_layers(WorkPass::backward, i, step);
   entry.backward(entry.op, io, current_->op[e].state.get());
   if (adds_dw) context_->add(dw, io.dw, s.w_count);
-  if (update && s.wants_dw && s.completes_dw && (adds_dw || !entry.updates)) update(dw, s.w_count);
+  if (update && s.wants_dw() && s.completes_dw && (adds_dw || !entry.updates))
+    update(dw, s.w_count);
   if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
   if (s.adds_dx2)
     context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
@@ -466,7 +466,7 @@ void PlanEngine<D>::recompute_forward(StepId first, StepId last, const T* x,
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(WorkPass::recompute, i, step);
-    entry.forward(entry.op, io_of(s, s.backward, x, s.infers ? inference : recompute),
+    entry.forward(entry.op, io_of(s, s.backward, x, s.infers() ? inference : recompute),
                   current_->op[e].state.get());
   }
 }
@@ -496,7 +496,7 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
           .dy = place(s.dy),
           .dx = s.wants_dx ? place(s.dx) : nullptr,
           .dx2 = s.wants_dx2 ? place(s.dx2) : nullptr,
-          .dw = s.wants_dw ? gradients_.data() + s.w : nullptr,
+          .dw = s.wants_dw() ? gradients_.data() + s.w : nullptr,
           .batch = converts && s.reads_input ? x : nullptr};
 }
 

@@ -76,7 +76,6 @@ struct NamedParameter : Parameter {
   std::string_view layer, block;
   int ordinal = 0;
   std::size_t offset = 0;  ///< in the flat weights, or in the flat state if not trainable
-  bool of_frozen_layer = false;
   bool is_frozen = false;  ///< trainable, if the layer were not frozen
 };
 
@@ -268,7 +267,6 @@ struct Graph {
         q.layer = n.name;
         q.block = n.block;
         q.ordinal = n.ordinal;
-        q.of_frozen_layer = n.is_frozen;
         q.is_frozen = p.trainable && n.is_frozen;
         q.trainable = p.trainable && !n.is_frozen;
         std::size_t& end = p.trainable ? w_end : state_end;
@@ -406,14 +404,16 @@ struct Graph {
     trained_state = state;
     state += frozen_size;
     if (frozen_size == 0) return;
-    for (int i = 0; i < nodes; ++i)
-      if (Node& n = node[static_cast<std::size_t>(i)]; n.is_frozen) {
+    for (int i = 0, k = 0; i < nodes; ++i) {
+      Node& n = node[static_cast<std::size_t>(i)];
+      if (n.is_activation) continue;
+      if (n.is_frozen) {
         n.w += trained_state;
         n.state += trained_state;
       }
-    for (int i = 0; i < parameters; ++i)
-      if (NamedParameter& p = parameter[static_cast<std::size_t>(i)]; p.of_frozen_layer)
-        p.offset += trained_state;
+      for (; k < parameters && is_of(parameter[static_cast<std::size_t>(k)], n); ++k)
+        if (n.is_frozen) parameter[static_cast<std::size_t>(k)].offset += trained_state;
+    }
   }
 
  private:

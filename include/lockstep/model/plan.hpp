@@ -78,14 +78,15 @@ constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
                            const Timetable<Size>& times) {
   for (StepId i{}; i < p.end(); ++i) {
     const KernelNeeds& k = needs.kernel[i];
-    if (k.exchanges && !exists(p.exchanges)) p.exchanges = i;
-    p.updates_state = p.updates_state || k.updates_state;
+    const bool infers = k.updates_state && p.step[i].is_frozen;
+    if (k.exchanges && !infers && !exists(p.exchanges)) p.exchanges = i;
+    p.updates_state = p.updates_state || (k.updates_state && !infers);
     if (k.lacks_dx && needs.has_gradient[p.step[i].in0])
       p.lacks_dx = static_cast<std::size_t>(p.step[i].type);
     if (!times.is_recomputed[i]) continue;
     ++p.recomputed;
     p.recompute_unsafe =
-        p.recompute_unsafe || ((k.exchanges || k.updates_state) && !k.handles_recompute);
+        p.recompute_unsafe || ((k.exchanges || k.updates_state) && !infers && !k.handles_recompute);
   }
 }
 

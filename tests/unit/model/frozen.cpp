@@ -160,7 +160,7 @@ TEST_CASE("backward ends where no weight trains, and needs no memory there") {
   STATIC_REQUIRE(plan.arena < all.arena);
   for (const auto& s : plan.step) {
     if (s.out == ls::detail::ValueId::batch) continue;
-    CHECK(s.runs_backward == (s.name == "dense"));
+    CHECK(s.runs_backward() == (s.name == "dense"));
     CHECK(!s.wants_dx);
   }
   // Frozen layers are numbered and named as others; their parameters follow the other state.

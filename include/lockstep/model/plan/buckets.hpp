@@ -84,7 +84,8 @@ constexpr AveragedState<Size> averaged_state_of(const StepList<Size>& steps,
   for (StepId i{}; i < steps.end; ++i) {
     const PlanStep& s = steps.step[i];
     const KernelNeeds& k = needs.kernel[i];
-    if (!k.updates_state || k.exchanges || s.state_count == 0 || result.has(s.state)) continue;
+    if (!k.updates_state || k.exchanges || s.is_frozen || s.state_count == 0 || result.has(s.state))
+      continue;
     if (result.averages == 0 || result.averaged[result.averages - 1].end != s.state)
       result.averaged[result.averages++].begin = s.state;
     result.averaged[result.averages - 1].end = s.state + s.state_count;

@@ -17,8 +17,6 @@ struct KernelNeeds {
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, in_place = false, exchanges = false;
   bool updates_state = false, handles_recompute = false, dx_in_place = false, lacks_dx = false;
   std::size_t saved = 0, once = 0;
-  /// The state is one that inference reads and training changes.
-  bool has_statistics = false;
 };
 
 /// Requirements of all steps, and facts about all values:
@@ -29,8 +27,7 @@ struct KernelNeeds {
 ///   readers[value]       1,    2,      1,     0
 ///   has_gradient[value]  no,   yes,    yes,   yes: a weight that trains precedes it
 /// \endcode
-/// Backward leaves out a step whose result has no gradient. A frozen step with statistics runs in
-/// inference mode, in which it neither updates nor exchanges them.
+/// Backward leaves out a step whose result has no gradient.
 template <std::size_t Size>
 struct Needs {
   Table<StepId, KernelNeeds, Size> kernel{};
@@ -55,10 +52,10 @@ constexpr KernelNeeds needs_of(const Pool& pool, const Node& n, List<Ops...>) {
     if constexpr (!std::is_same_v<TheOp, ViewOp>) {
       using K = Kernel<TheOp, D>;
       const TheOp& op = pool.template of<TheOp>().op[n.op];
-      result = {K::keeps_x,           K::keeps_x2,       K::keeps_y,
-                K::in_place,          K::exchanges(op),  K::updates_state(op),
-                K::handles_recompute, K::dx_in_place,    false,
-                K::saved(op),         K::saved_once(op), K::updates_state(op)};
+      result = {K::keeps_x,           K::keeps_x2,      K::keeps_y,
+                K::in_place,          K::exchanges(op), K::updates_state(op),
+                K::handles_recompute, K::dx_in_place,   false,
+                K::saved(op),         K::saved_once(op)};
       if constexpr (requires { K::has_dx(op); }) result.lacks_dx = !K::has_dx(op);
     }
   };
@@ -81,7 +78,6 @@ constexpr Needs<Size> needs_of(const FusedGraph<Ops, Size>& fused, bool wants_in
     result.has_gradient[s.out] =
         s.trains() || result.has_gradient[s.in0] || (exists(s.in1) && result.has_gradient[s.in1]);
     KernelNeeds& k = result.kernel[i];
-    if (s.is_frozen && k.has_statistics) k.exchanges = k.updates_state = false;
     if (!result.has_gradient[s.out]) k.keeps_x = k.keeps_x2 = k.keeps_y = false;
   }
   return result;

@@ -32,16 +32,20 @@ struct PlacedStep : PlanStep {
   std::size_t x_size = 0, x2_size = 0;             ///< elements per example
   bool reads_input = false, reads_input2 = false;  ///< whether x, x2 is the batch
   bool wants_dx = false, wants_dx2 = false;        ///< whether a weight that trains precedes x, x2
-  bool wants_dw = false;                           ///< whether the step has weights that train
-  bool runs_backward = true;                       ///< whether y has a gradient
-  bool has_statistics = false;                     ///< see KernelNeeds
-  bool infers = false;  ///< reads its statistics as in inference, since it is frozen
+  bool has_statistics = false;  ///< state that training changes and inference reads
+  bool is_held = false;         ///< frozen at run time, with its weights where they are
   bool adds_dx = false, adds_dx2 = false;
   bool adds_dw = false;      ///< whether backward of another step has written gradients of w
   bool completes_dw = true;  ///< whether no later backward adds to them
   /// Requirements of the kernel. Operands that it did not request are null in its calls.
   bool keeps_x = false, keeps_x2 = false, keeps_y = false, saves = false, saves_once = false;
   std::uint64_t key = 0;  ///< hash of the layer's name
+
+  constexpr bool wants_dw() const { return trains() && !is_held; }
+  /// Whether y has a gradient.
+  constexpr bool runs_backward() const { return wants_dw() || wants_dx || wants_dx2; }
+  /// Whether the kernel runs as in inference, without updating or exchanging its statistics.
+  constexpr bool infers() const { return has_statistics && (is_frozen || is_held); }
 };
 
 /// Sizes of the arenas.
@@ -58,9 +62,7 @@ constexpr void declare_step(PlacedStep& s, const KernelNeeds& k) {
   s.keeps_y = k.keeps_y;
   s.saves = k.saved > 0;
   s.saves_once = k.once > 0;
-  s.has_statistics = k.has_statistics;
-  s.infers = s.is_frozen && k.has_statistics;
-  s.wants_dw = s.trains();
+  s.has_statistics = k.updates_state;
   s.reads_input = s.in0 == ValueId::batch;
   s.reads_input2 = s.in1 == ValueId::batch;
   s.key = mix(hash_name(s.name), static_cast<std::uint64_t>(s.ordinal));
@@ -75,7 +77,6 @@ constexpr void place_step(PlacedStep& s, StepId i, Lifetimes<Size, R>& l) {
                l.saved_forward(i).offset};
   s.backward = {l.recomputed(s.in0, i).offset, 0, l.recomputed(s.out, i).offset, l.saved(i).offset};
   s.dy = l.gradient(s.out).offset;
-  s.runs_backward = l.needs.has_gradient[s.out];
   s.wants_dx = l.needs.has_gradient[s.in0];
   s.adds_dx = l.adds_dx[i];
   s.dx_sum = l.gradient(s.in0).offset;
