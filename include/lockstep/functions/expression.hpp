@@ -27,9 +27,10 @@ class Condition;
 class Expression {
  public:
   constexpr Expression() = default;  ///< 0
+  /// A constant. Explicit, so that `c ? x : 0.0` converts to a number, which select's sentence reports.
   template <class N>
     requires std::is_arithmetic_v<N>
-  constexpr Expression(N value) : value_(static_cast<double>(value)) {}
+  constexpr explicit Expression(N value) : value_(static_cast<double>(value)) {}
   constexpr Expression(Tape& tape, int node) : tape_(&tape), node_(node) {}
 
   constexpr Tape* tape() const { return tape_; }
@@ -38,7 +39,7 @@ class Expression {
 
   /// Functions that take numbers, such as std::exp, cannot be recorded.
   constexpr operator double() const {
-    if (tape_ != nullptr) tape_->fault = Fault::number;
+    if (tape_ != nullptr) tape_->fail(Fault::number);
     return value_;
   }
 
@@ -72,7 +73,7 @@ class Condition {
       : op_(op), a_(a), b_(b), is_not_(is_not) {}
   constexpr Condition operator!() const { return {op_, a_, b_, !is_not_}; }
   constexpr operator bool() const {
-    if (Tape* const tape = a_.tape() ? a_.tape() : b_.tape()) tape->fault = Fault::condition;
+    if (Tape* const tape = a_.tape() ? a_.tape() : b_.tape()) tape->fail(Fault::condition);
     return true;
   }
   constexpr Expression choose(const Expression& u, const Expression& v) const {
@@ -105,7 +106,7 @@ constexpr Expression record(const Expression& a, const Expression& b, const Add&
   Tape numbers;  // of a function of constants
   Tape& on = tape ? *tape : numbers;
   const int node = add(on, a.on(on), b.on(on));
-  if (tape == nullptr) return numbers[node].value;
+  if (tape == nullptr) return Expression(numbers[node].value);
   return {*tape, node};
 }
 constexpr Expression record(Operation op, const Expression& a) {
@@ -116,22 +117,24 @@ constexpr Expression record(Operation op, const Expression& a) {
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression operator+(const A& a, const B& b) {
-  return record(a, b, [](Tape& t, int i, int k) { return t.add(i, k); });
+  return record(Expression(a), Expression(b), [](Tape& t, int i, int k) { return t.add(i, k); });
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression operator-(const A& a, const B& b) {
-  return record(a, b, [](Tape& t, int i, int k) { return t.subtract(i, k); });
+  return record(Expression(a), Expression(b),
+                [](Tape& t, int i, int k) { return t.subtract(i, k); });
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression operator*(const A& a, const B& b) {
-  return record(a, b, [](Tape& t, int i, int k) { return t.multiply(i, k); });
+  return record(Expression(a), Expression(b),
+                [](Tape& t, int i, int k) { return t.multiply(i, k); });
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression operator/(const A& a, const B& b) {
-  return record(a, b, [](Tape& t, int i, int k) { return t.divide(i, k); });
+  return record(Expression(a), Expression(b), [](Tape& t, int i, int k) { return t.divide(i, k); });
 }
 constexpr Expression operator-(const Expression& a) {
   return record(a, a, [](Tape& t, int i, int) { return t.negate(i); });
@@ -141,37 +144,38 @@ constexpr Expression operator+(const Expression& a) { return a; }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator<(const A& a, const B& b) {
-  return {Operation::if_less, a, b};
+  return {Operation::if_less, Expression(a), Expression(b)};
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator>(const A& a, const B& b) {
-  return {Operation::if_less, b, a};
+  return {Operation::if_less, Expression(b), Expression(a)};
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator<=(const A& a, const B& b) {
-  return {Operation::if_less_equal, a, b};
+  return {Operation::if_less_equal, Expression(a), Expression(b)};
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator>=(const A& a, const B& b) {
-  return {Operation::if_less_equal, b, a};
+  return {Operation::if_less_equal, Expression(b), Expression(a)};
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator==(const A& a, const B& b) {
-  return {Operation::if_equal, a, b};
+  return {Operation::if_equal, Expression(a), Expression(b)};
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Condition operator!=(const A& a, const B& b) {
-  return {Operation::if_equal, a, b, true};
+  return {Operation::if_equal, Expression(a), Expression(b), true};
 }
 
 /// u where the condition is true, else v. The branch that is not taken has no gradient.
-constexpr Expression select(const Condition& condition, const Expression& u, const Expression& v) {
-  return condition.choose(u, v);
+template <Operand U, Operand V>
+constexpr Expression select(const Condition& condition, const U& u, const V& v) {
+  return condition.choose(Expression(u), Expression(v));
 }
 
 constexpr Expression exp(const Expression& a) { return record(Operation::exp, a); }
@@ -202,12 +206,14 @@ constexpr Expression stop_gradient(const Expression& a) { return record(Operatio
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression max(const A& a, const B& b) {
-  return Condition(Operation::if_maximum, a, b).choose(a, b);
+  return Condition(Operation::if_maximum, Expression(a), Expression(b))
+      .choose(Expression(a), Expression(b));
 }
 template <class A, class B>
   requires Operands<A, B>
 constexpr Expression min(const A& a, const B& b) {
-  return Condition(Operation::if_minimum, a, b).choose(a, b);
+  return Condition(Operation::if_minimum, Expression(a), Expression(b))
+      .choose(Expression(a), Expression(b));
 }
 
 /// Over the last axis.

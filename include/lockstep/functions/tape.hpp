@@ -97,12 +97,17 @@ struct Tape {
 
   constexpr const Node& operator[](int i) const { return node[static_cast<std::size_t>(i)]; }
 
+  /// The first fault counts: others may follow from it.
+  constexpr void fail(Fault f) {
+    if (fault == Fault::none) fault = f;
+  }
+
   /// The number of an equal node, or of a new one.
   constexpr int put(const Node& n) {
     for (std::size_t i = 0; i < size; ++i)
       if (node[i].op == n.op && node[i] == n) return static_cast<int>(i);
     if (size == capacity) {
-      fault = Fault::length;
+      fail(Fault::length);
       return 0;
     }
     node[size] = n;

@@ -73,7 +73,7 @@ constexpr auto clipped = [](auto x) { return min(max(x, -1), 2); };
 constexpr auto logistic = [](auto x) { return sigmoid(x); };
 constexpr auto root = [](auto x) { return sqrt(1 + pow(x, 2)) + pow(x * x + 1, 0.25); };
 constexpr auto polynomial = [](ls::Expression x) {
-  ls::Expression sum = 0;
+  ls::Expression sum;
   for (int k = 5; k >= 0; --k) sum = sum * x + k;
   return sum / -2.0f;
 };
