@@ -14,6 +14,7 @@
 
 #include "lockstep/core/rng.hpp"
 #include "lockstep/files/safetensors.hpp"
+#include "lockstep/function.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/onnx.hpp"
 #include "lockstep/reference.hpp"
@@ -89,12 +90,25 @@ struct Normalizations
                      ls::LayerNormalization<ls::center(false), ls::epsilon(0.1f)>,
                      ls::Reshape<ls::shape(20, 3)>, ls::BatchNormalization<>,
                      ls::LayerNormalization<>, ls::Flatten, ls::BatchNormalization<>> {};
+// Each operation of a function.
+constexpr auto all = [](auto x) {
+  const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) + tanh(x);
+  const auto b = sigmoid(x) * softplus(x) + erf(0.5 * x) - 0.5 * x * erfc(-x);
+  const auto c = select(x < 0.5, sqrt(1 + x * x), pow(x * x + 1, 0.25)) / (1 + square(x));
+  const auto d = select(x == 2, x, select(x <= -1, max(x, -2), min(x, 0.25)));
+  return a + b - c + stop_gradient(x) * d;
+};
+constexpr auto normalized = [](auto x) {
+  const auto centered = x - mean(x);
+  return centered / sqrt(mean(square(centered)) + 1e-3) + max(x);
+};
 struct Activations
     : ls::Sequential<
           ls::Input<3, 2, 4>,
           ls::Parallel<ls::Concatenate, ls::ELU, ls::GELU, ls::LeakyReLU<>, ls::ReLU, ls::ReLU6,
                        ls::SiLU, ls::Sigmoid, ls::Softmax, ls::LogSoftmax, ls::Softplus, ls::Tanh>,
-          ls::Conv2D<6, 1, ls::leaky_relu>, ls::Softmax, ls::Dense<4, ls::relu6>> {};
+          ls::Conv2D<6, 1, ls::leaky_relu>, ls::Softmax, ls::Dense<4, ls::relu6>,
+          ls::Function<normalized>, ls::Conv2D<3, 1, ls::activation<ls::Function<all>>>> {};
 struct Shapes
     : ls::Sequential<
           ls::Input<30>, ls::Reshape<ls::shape(3, 2, -1)>, ls::UpSampling2D<>,

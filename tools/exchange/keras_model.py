@@ -21,7 +21,8 @@ import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent))
-from model_files import ModelFileError, crop_of, read_architecture, read_weights, reason, window, write_weights  # noqa: E402
+from model_files import (ModelFileError, crop_of, function_value, read_architecture, read_weights, reason,  # noqa: E402
+                         window, write_weights)
 
 
 def _arguments():
@@ -165,6 +166,27 @@ class TiedDense(keras.layers.Layer):
         return {**super().get_config(), "shape": tuple(self.matrix.shape)}
 
 
+@keras.saving.register_keras_serializable(package="lockstep")
+class Function(keras.layers.Layer):
+    """A function of lockstep, as a layer or as an activation."""
+
+    OPERATIONS = {name: getattr(keras.ops, name) for name in (
+        "abs", "erf", "exp", "expm1", "log", "log1p", "maximum", "minimum", "sigmoid", "softplus", "sqrt", "tanh", "where")}
+    OPERATIONS |= {"stop": keras.ops.stop_gradient, "tensor": lambda value, like: value,
+                   "sum": lambda x: keras.ops.sum(x, axis=-1, keepdims=True),
+                   "largest": lambda x: keras.ops.max(x, axis=-1, keepdims=True)}
+
+    def __init__(self, formula, nodes, **options):
+        super().__init__(**options)
+        self.formula, self.nodes = formula, nodes
+
+    def call(self, inputs):
+        return function_value(self.nodes, inputs, self.OPERATIONS)
+
+    def get_config(self):
+        return {**super().get_config(), "formula": self.formula, "nodes": self.nodes}
+
+
 class _Blocks(keras.layers.Layer):
     """A pixel's channels are (row in the block, column in the block, channel), as in tf.nn.depth_to_space."""
 
@@ -197,7 +219,7 @@ class SpaceToDepth(_Blocks):
 
 
 # Layers of this file.
-OWN = {"RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth, "InputLayer": RowPart}
+OWN = {"Function": Function, "RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth, "InputLayer": RowPart}
 
 
 def _output_padding(layer):
@@ -226,7 +248,9 @@ def _layer(layer):
     """The Keras layer of one layer of an architecture."""
     kind, config, name = layer["class_name"], dict(layer["config"]), _name_in_keras(layer["name"])
     slope = config.pop("activation_negative_slope", None)
-    if "activation" in config and config["activation"] not in ACTIVATIONS:
+    if config.get("activation") == "Function":
+        config["activation"] = Function(config.pop("activation_formula"), config.pop("activation_nodes"))
+    elif "activation" in config and config["activation"] not in ACTIVATIONS:
         raise ModelFileError(f"layer '{layer['name']}': the activation {config['activation']} is not one of Keras")
     if config.get("activation") == "leaky_relu" and slope != 0.2:
         config["activation"] = keras.layers.LeakyReLU(negative_slope=slope)

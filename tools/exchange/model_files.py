@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 
 FORMAT, VERSION = "lockstep.architecture", 1
 
@@ -154,6 +155,49 @@ def window(in_extent, size, stride, dilation, padding):
     out = math.ceil(in_extent / stride)
     total = max((out - 1) * stride + extent - in_extent, 0)
     return out, total // 2, total - total // 2
+
+
+# The operations of a layer Function by number, with their operands (include/lockstep/functions/tape.hpp).
+OPERATIONS = [(name, int(operands)) for name, operands in re.findall(r"(\w+) (\d)", """
+    input 0 target 0 output 0 slope 0 constant 0 length 0 negate 1 exp 1 expm1 1 log 1 log1p 1 tanh 1 sigmoid 1 softplus 1
+    erf 1 erfc 1 bell 1 sqrt 1 abs 1 sign 1 stop 1 add 2 subtract 2 multiply 2 divide 2 power 1
+    if_less 4 if_less_equal 4 if_equal 4 if_maximum 4 if_minimum 4 sum 1 largest 1""")]
+WITH_VALUE = {"constant", "power", "erf", "erfc"}
+
+
+def function_value(nodes, x, ops):
+    """The value of a layer Function, whose option `nodes` has its operations. `ops`: functions of the framework by name.
+    Raises ModelFileError."""
+    values, at = [], iter(nodes)
+    try:
+        for number in at:
+            name, operands = OPERATIONS[int(number)]
+            of = [values[int(next(at))] for _ in range(operands)]
+            value = next(at) if name in WITH_VALUE else None
+            if name == "input":
+                values.append(x)
+            elif name == "constant":
+                values.append(value)
+            elif name == "length":
+                values.append(float(x.shape[-1]))
+            elif name in ("negate", "add", "subtract", "multiply", "divide", "power"):
+                values.append({"negate": lambda a: -a, "add": lambda a, b: a + b, "subtract": lambda a, b: a - b,
+                               "multiply": lambda a, b: a * b, "divide": lambda a, b: a / b,
+                               "power": lambda a: a**value}[name](*of))
+            elif name in ("erf", "erfc"):
+                erf = ops["erf"](of[0] * value)
+                values.append(erf if name == "erf" else 1 - erf)
+            elif name in ("if_less", "if_less_equal", "if_equal"):
+                a, b, yes, no = of
+                values.append(ops["where"](a < b if name == "if_less" else a <= b if name == "if_less_equal" else a == b,
+                                           yes, no))
+            elif name in ("if_maximum", "if_minimum"):
+                values.append(ops[name[3:]](*(ops["tensor"](a, x) for a in of[:2])))
+            else:
+                values.append(ops[name](*of))
+        return values[-1]
+    except (IndexError, KeyError, StopIteration, ValueError) as error:
+        raise ModelFileError(f"a function's 'nodes' are damaged: {reason(error)}") from None
 
 
 def crop_of(shape, height, width):

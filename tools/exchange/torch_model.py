@@ -18,7 +18,7 @@ import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent))
-from model_files import (ModelFileError, crop_of, read_architecture, read_weights, reason, window,  # noqa: E402
+from model_files import (ModelFileError, crop_of, function_value, read_architecture, read_weights, reason, window,  # noqa: E402
                          write_weights)
 
 
@@ -65,6 +65,18 @@ class Function(nn.Module):
 
     def extra_repr(self):
         return self.text
+
+
+OPERATIONS = {name: getattr(torch, name) for name in ("abs", "erf", "exp", "expm1", "log", "log1p", "maximum", "minimum",
+                                                      "sigmoid", "sqrt", "tanh", "where")}
+OPERATIONS |= {"softplus": functional.softplus, "stop": torch.Tensor.detach,
+               "tensor": lambda value, like: value if torch.is_tensor(value) else like.new_tensor(value),
+               "sum": lambda x: x.sum(-1, keepdim=True), "largest": lambda x: x.amax(-1, keepdim=True)}
+
+
+def _of_nodes(nodes, formula):
+    """A function of lockstep, as a layer or as an activation."""
+    return Function(lambda x: function_value(nodes, x, OPERATIONS), formula)
 
 
 class ChannelsFirst(nn.Module):
@@ -365,6 +377,8 @@ def _without_parameters(layer, kind, config, shape):
         return Function(MERGES[kind], kind)
     if kind == "Dot":
         return Dot(config["axes"], config["normalize"], layer["output_shape"])
+    if kind == "Function":
+        return _of_nodes(config["nodes"], config["formula"])
     if kind == "Average":
         return Function(lambda a, b: (a + b) / config["divisor"], f"sum divided by {config['divisor']}")
     if kind == "Concatenate":
@@ -403,6 +417,8 @@ class Model(nn.Module):
                 activation = config.get("activation")
                 if activation == "leaky_relu":
                     built = nn.Sequential(built, nn.LeakyReLU(config["activation_negative_slope"]))
+                elif activation == "Function":
+                    built = nn.Sequential(built, _of_nodes(config["activation_nodes"], config["activation_formula"]))
                 elif activation in ACTIVATIONS:
                     built = nn.Sequential(built, ACTIVATIONS[activation]())
                 elif activation is not None:

@@ -76,7 +76,7 @@ struct FunctionOp {
 /// has one value per row.
 template <class C>
 struct FunctionLayer : ParameterlessLayer<FunctionOp<C>> {
-  static constexpr std::string_view name = "function";
+  static constexpr char name[] = "function";
   static constexpr bool accepts(Shape in) { return !FunctionOp<C>::reduces || in.rank >= 1; }
 };
 
