@@ -20,6 +20,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/kernel_table.hpp"
 #include "lockstep/model/plan.hpp"
@@ -128,9 +129,9 @@ class PlanEngine {
                 UpdateRef<T> update = {});
 
   /// Leaves out the gradients of some steps' weights from now on, and all that only these need:
-  /// held[i] is 1 for such a step i. They run as frozen ones; their ranges are in no bucket. Empty:
+  /// held[i] is '1' for such a step i. They run as frozen ones; their ranges are in no bucket. Empty:
   /// all steps train again.
-  [[gnu::cold]] void hold(std::span<const char> held);
+  [[gnu::cold]] void hold(std::string_view held);
   /// Whether this is the last range of gradients that backward completes.
   bool is_last(const Bucket& bucket) const { return &bucket == &plan_->bucket.back(); }
 
@@ -154,8 +155,8 @@ class PlanEngine {
   /// A plan in which some steps are held.
   struct Held {
     EnginePlan<D> plan;
-    std::vector<PlacedStep> step;
-    std::vector<Bucket> bucket;
+    std::unique_ptr<PlacedStep[]> step;
+    std::unique_ptr<Bucket[]> bucket;
   };
   struct PreparedBatch {
     std::size_t count = 0;
@@ -285,26 +286,27 @@ void PlanEngine<D>::allocate_unread() {
 }
 
 template <class D>
-void PlanEngine<D>::hold(std::span<const char> held) {
+void PlanEngine<D>::hold(std::string_view held) {
   plan_ = of_;
   held_.reset();
   if (held.empty()) return;
-  Held& own = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}}));
-  own.step.assign(of_->step.begin(), of_->step.end());
-  const bool wants_input = !own.step.empty() && own.step[0].reads_input && own.step[0].wants_dx;
-  std::vector<char> has_gradient(1, wants_input);  // of each value
-  const auto needs = [&](ValueId v) -> char& {
-    const auto i = static_cast<std::size_t>(v);
-    if (i >= has_gradient.size()) has_gradient.resize(i + 1);
-    return has_gradient[i];
-  };
-  std::vector<Bucket> trained;  // ranges of weights, ascending
-  for (std::size_t i = 0; i < own.step.size(); ++i) {
-    PlacedStep& s = own.step[i];
-    s.is_held = held[i] != 0;
+  const std::size_t steps = of_->step.size();
+  Held& now = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}}));
+  now.step = std::make_unique<PlacedStep[]>(steps);
+  std::copy(of_->step.begin(), of_->step.end(), now.step.get());
+  std::size_t values = 1;
+  for (std::size_t i = 0; i < steps; ++i)
+    values = std::max(values, static_cast<std::size_t>(now.step[i].out) + 1);
+  const auto has_gradient = std::make_unique<bool[]>(values);
+  has_gradient[0] = steps > 0 && now.step[0].reads_input && now.step[0].wants_dx;
+  const auto needs = [&](ValueId v) -> bool& { return has_gradient[static_cast<std::size_t>(v)]; };
+  std::vector<Slice> trained;  // ranges of weights, ascending
+  for (std::size_t i = 0; i < steps; ++i) {
+    PlacedStep& s = now.step[i];
+    s.is_held = held[i] == '1';
     if (s.wants_dw()) {
-      trained.push_back({s.w, s.w + s.w_count, {}});  // a fused step may stand after higher ones
-      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].begin > s.w; --k)
+      trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
+      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
         std::swap(trained[k - 1], trained[k]);
     }
     s.wants_dx = needs(s.in0);
@@ -313,19 +315,22 @@ void PlanEngine<D>::hold(std::span<const char> held) {
     s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
     needs(s.out) = s.runs_backward();
   }
+  now.bucket = std::make_unique<Bucket[]>(of_->bucket.size() + trained.size());
+  std::size_t buckets = 0;
   for (const Bucket& b : of_->bucket)
-    for (auto range = trained.rbegin(); range != trained.rend(); ++range) {
-      const std::size_t begin = std::max(range->begin, b.begin), end = std::min(range->end, b.end);
+    for (std::size_t k = trained.size(); k-- > 0;) {
+      const std::size_t begin = std::max(trained[k].first, b.begin),
+                        end = std::min(trained[k].first + trained[k].count, b.end);
       if (begin >= end) continue;
-      if (!own.bucket.empty() && own.bucket.back().begin == end &&
-          own.bucket.back().after == b.after)
-        own.bucket.back().begin = begin;
+      Bucket* const last = buckets > 0 ? &now.bucket[buckets - 1] : nullptr;
+      if (last != nullptr && last->begin == end && last->after == b.after)
+        last->begin = begin;
       else
-        own.bucket.push_back({begin, end, b.after});
+        now.bucket[buckets++] = {begin, end, b.after};
     }
-  own.plan.step = own.step;
-  own.plan.bucket = own.bucket;
-  plan_ = &own.plan;
+  now.plan.step = {now.step.get(), steps};
+  now.plan.bucket = {now.bucket.get(), buckets};
+  plan_ = &now.plan;
   allocate_unread();
 }
 

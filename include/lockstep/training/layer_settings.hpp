@@ -19,14 +19,16 @@ namespace lockstep::detail {
 /// Multiples for one parameter.
 struct ParameterMultipliers {
   double rate = 1, decay = 1;
-  bool operator==(const ParameterMultipliers&) const = default;
 };
+
+enum class Multiplier { rate, decay };
 
 /// The settings by name, as a checkpoint has them: only those that differ from the defaults.
 struct NamedSettings {
-  std::vector<std::string> held{};                                          ///< layers
-  std::vector<std::pair<std::string, ParameterMultipliers>> multipliers{};  ///< of parameters
-  bool is_default() const { return held.empty() && multipliers.empty(); }
+  std::vector<std::string> held{};        ///< layers
+  std::vector<std::string> parameters{};  ///< with multipliers
+  std::vector<double> multipliers{};      ///< rate and decay of each
+  bool is_default() const { return held.empty() && parameters.empty(); }
 };
 
 /// The settings of a model's layers.
@@ -39,12 +41,12 @@ struct NamedSettings {
 class LayerSettings {
  public:
   bool has_held() const { return !held_.empty(); }
-  bool is_default() const { return held_.empty() && multipliers_.empty(); }
+  bool is_default() const { return held_.empty() && rate_.empty() && decay_.empty(); }
   /// Whether a node is held.
-  bool is_held(std::size_t node) const { return !held_.empty() && held_[node] != 0; }
+  bool is_held(std::size_t node) const { return !held_.empty() && held_[node] == '1'; }
   /// The multipliers of a parameter.
   ParameterMultipliers multipliers(std::size_t parameter) const {
-    return multipliers_.empty() ? ParameterMultipliers{} : multipliers_[parameter];
+    return {rate_.empty() ? 1 : rate_[parameter], decay_.empty() ? 1 : decay_[parameter]};
   }
 
   /// Whether the layers that the patterns select train. \throws UsageError for a pattern that selects
@@ -55,8 +57,7 @@ class LayerSettings {
   /// pattern that selects no parameter with a gradient, and for a negative or infinite value.
   LOCKSTEP_COLD_DECL void set_multiplier(const char* call,
                                          std::span<const NamedParameter> parameters,
-                                         const NamePatterns& names,
-                                         double ParameterMultipliers::* which, double value);
+                                         const NamePatterns& names, Multiplier which, double value);
 
   LOCKSTEP_COLD_DECL NamedSettings named(std::span<const Node> nodes,
                                          std::span<const NamedParameter> parameters) const;
@@ -65,16 +66,16 @@ class LayerSettings {
                                std::span<const NamedParameter> parameters);
   /// The weights of layers that are held.
   LOCKSTEP_COLD_DECL std::size_t held_weights(std::span<const Node> nodes) const;
-  /// For each step of a plan, whether its weights are held; empty if none are. \throws UsageError if a
-  /// step computes layers of which only some are.
-  LOCKSTEP_COLD_DECL std::vector<char> held_steps(std::span<const PlacedStep> steps,
-                                                  std::span<const Node> nodes) const;
+  /// A character for each step of a plan, '1' if its weights are held; empty if none are. \throws
+  /// UsageError if a step computes layers of which only some are.
+  LOCKSTEP_COLD_DECL std::string held_steps(std::span<const PlacedStep> steps,
+                                            std::span<const Node> nodes) const;
   bool operator==(const LayerSettings&) const = default;
 
  private:
-  void drop_defaults();
-  std::vector<char> held_;                         // by node; empty: none
-  std::vector<ParameterMultipliers> multipliers_;  // by parameter; empty: all 1
+  // Of types that the library has anyway: each other vector costs a program compile time.
+  std::string held_;                  // by node, '1' if it is held; empty: none
+  std::vector<double> rate_, decay_;  // by parameter; empty: all 1
 };
 
 /// The settings as text: "dense frozen; dense_1/kernel rate 0.1, decay 1".

@@ -61,8 +61,8 @@ namespace lockstep::detail {
 
 void LayerSettings::set_trainable(std::span<const Node> nodes, const NamePatterns& layers,
                                   bool on) {
-  std::vector<char> held = held_;
-  held.resize(nodes.size());
+  std::string held = held_;
+  held.resize(nodes.size(), '0');
   for (const std::string& pattern : layers) {
     std::vector<std::string> names;
     bool found = false;
@@ -76,24 +76,23 @@ void LayerSettings::set_trainable(std::span<const Node> nodes, const NamePattern
             "there, and freeze the layer by set_trainable",
             name);
       found = true;
-      if (!nodes[i].is_frozen) held[i] = on ? 0 : 1;
+      if (!nodes[i].is_frozen) held[i] = on ? '0' : '1';
     }
     if (!found)
       throw UsageError(
           "set_trainable: {} selects no layer with parameters; the nearest names are {}",
           shown_name(pattern), near_names(pattern, names));
   }
-  held_ = std::move(held);
-  drop_defaults();
+  held_ = held.find('1') == std::string::npos ? std::string() : std::move(held);
 }
 
 void LayerSettings::set_multiplier(const char* call, std::span<const NamedParameter> parameters,
-                                   const NamePatterns& names, double ParameterMultipliers::* which,
-                                   double value) {
+                                   const NamePatterns& names, Multiplier which, double value) {
   if (!(value >= 0) || !std::isfinite(value))
     throw UsageError("{}: the multiplier is {}; it must be at least 0 and finite", call, value);
-  std::vector<ParameterMultipliers> multipliers = multipliers_;
-  multipliers.resize(parameters.size());
+  std::vector<double>& its = which == Multiplier::rate ? rate_ : decay_;
+  std::vector<double> values = its;
+  values.resize(parameters.size(), 1);
   for (const std::string& pattern : names) {
     std::vector<std::string> all;
     bool found = false;
@@ -102,61 +101,61 @@ void LayerSettings::set_multiplier(const char* call, std::span<const NamedParame
       const std::string& name = all.emplace_back(parameter_name(parameters[i]));
       if (!selects(pattern, name)) continue;
       found = true;
-      multipliers[i].*which = value;
+      values[i] = value;
     }
     if (!found)
       throw UsageError("{}: {} selects no parameter that trains; the nearest names are {}", call,
                        shown_name(pattern), near_names(pattern, all));
   }
-  multipliers_ = std::move(multipliers);
-  drop_defaults();
-}
-
-void LayerSettings::drop_defaults() {
-  bool is_any_held = false, is_any_set = false;
-  for (const char held : held_) is_any_held = is_any_held || held != 0;
-  for (const ParameterMultipliers& m : multipliers_)
-    is_any_set = is_any_set || m != ParameterMultipliers{};
-  if (!is_any_held) held_.clear();
-  if (!is_any_set) multipliers_.clear();
+  bool is_default = true;
+  for (const double v : values) is_default = is_default && v == 1;
+  if (is_default) values.clear();
+  its = std::move(values);
 }
 
 NamedSettings LayerSettings::named(std::span<const Node> nodes,
                                    std::span<const NamedParameter> parameters) const {
   NamedSettings result;
   for (std::size_t i = 0; i < held_.size(); ++i)
-    if (held_[i] != 0) result.held.push_back(layer_name(nodes[i]));
-  for (std::size_t i = 0; i < multipliers_.size(); ++i)
-    if (multipliers_[i] != ParameterMultipliers{})
-      result.multipliers.emplace_back(parameter_name(parameters[i]), multipliers_[i]);
+    if (is_held(i)) result.held.push_back(layer_name(nodes[i]));
+  for (std::size_t i = 0; i < std::max(rate_.size(), decay_.size()); ++i)
+    if (const ParameterMultipliers its = multipliers(i); its.rate != 1 || its.decay != 1) {
+      result.parameters.push_back(parameter_name(parameters[i]));
+      result.multipliers.push_back(its.rate);
+      result.multipliers.push_back(its.decay);
+    }
   return result;
 }
 
 void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
                          std::span<const NamedParameter> parameters) {
-  held_.assign(nodes.size(), 0);
-  multipliers_.assign(parameters.size(), {});
+  *this = {};
+  if (!from.held.empty()) held_.assign(nodes.size(), '0');
   for (const std::string& name : from.held)
     for (std::size_t i = 0; i < nodes.size(); ++i)
       if (has_parameters(nodes[i]) && !nodes[i].is_frozen && layer_name(nodes[i]) == name)
-        held_[i] = 1;
-  for (const auto& its : from.multipliers)
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      if (parameters[i].trainable && parameter_name(parameters[i]) == its.first)
-        multipliers_[i] = its.second;
-  drop_defaults();
+        held_[i] = '1';
+  if (held_.find('1') == std::string::npos) held_.clear();
+  for (std::size_t k = 0; k < from.parameters.size(); ++k)
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].trainable || parameter_name(parameters[i]) != from.parameters[k]) continue;
+      rate_.resize(parameters.size(), 1);
+      decay_.resize(parameters.size(), 1);
+      rate_[i] = from.multipliers[2 * k];
+      decay_[i] = from.multipliers[2 * k + 1];
+    }
 }
 
 std::size_t LayerSettings::held_weights(std::span<const Node> nodes) const {
   std::size_t count = 0;
   for (std::size_t i = 0; i < held_.size(); ++i)
-    if (held_[i] != 0) count += nodes[i].w_count;
+    if (is_held(i)) count += nodes[i].w_count;
   return count;
 }
 
-std::vector<char> LayerSettings::held_steps(std::span<const PlacedStep> steps,
-                                            std::span<const Node> nodes) const {
-  std::vector<char> result;
+std::string LayerSettings::held_steps(std::span<const PlacedStep> steps,
+                                      std::span<const Node> nodes) const {
+  std::string result;
   if (held_.empty()) return result;
   for (const PlacedStep& s : steps) {
     std::size_t first = nodes.size();  // the first node with parameters
@@ -170,7 +169,7 @@ std::vector<char> LayerSettings::held_steps(std::span<const PlacedStep> steps,
             "neither does; select both",
             layer_name(nodes[first]), layer_name(nodes[node]));
     }
-    result.push_back(first < nodes.size() ? held_[first] : 0);
+    result += first < nodes.size() ? held_[first] : '0';
   }
   return result;
 }
@@ -178,9 +177,10 @@ std::vector<char> LayerSettings::held_steps(std::span<const PlacedStep> steps,
 std::string to_string(const NamedSettings& settings) {
   std::string text;
   for (const std::string& name : settings.held) add_item(text, "; ", name + " held");
-  for (const auto& its : settings.multipliers)
+  for (std::size_t i = 0; i < settings.parameters.size(); ++i)
     add_item(text, "; ",
-             format_text("{} rate {}, decay {}", its.first, its.second.rate, its.second.decay));
+             format_text("{} rate {}, decay {}", settings.parameters[i],
+                         settings.multipliers[2 * i], settings.multipliers[2 * i + 1]));
   return text;
 }
 

@@ -665,14 +665,12 @@ class Model<Net, S, L, O, Ms...> {
   ///   model.set_decay_multiplier("*/bias", 0);
   /// \endcode
   void set_rate_multiplier(const NamePatterns& parameters, double multiplier) {
-    set_multiplier("set_rate_multiplier", parameters, &detail::ParameterMultipliers::rate,
-                   multiplier);
+    set_multiplier("set_rate_multiplier", parameters, detail::Multiplier::rate, multiplier);
   }
   /// dlib's `set_weight_decay_multiplier`: the same of the optimizer's weight decay, which is also
   /// multiplied by the rate's multiplier. Regularizers are not affected.
   void set_decay_multiplier(const NamePatterns& parameters, double multiplier) {
-    set_multiplier("set_decay_multiplier", parameters, &detail::ParameterMultipliers::decay,
-                   multiplier);
+    set_multiplier("set_decay_multiplier", parameters, detail::Multiplier::decay, multiplier);
   }
   /// Returns to the optimizer's own rate or schedule after `set_learning_rate`, a
   /// LearningRateScheduler or ReduceLROnPlateau has overridden it. All processes of a job call it.
@@ -726,8 +724,8 @@ class Model<Net, S, L, O, Ms...> {
     return checked(std::move(metric));
   }
 
-  void set_multiplier(const char* call, const NamePatterns& parameters,
-                      double detail::ParameterMultipliers::* which, double value) {
+  void set_multiplier(const char* call, const NamePatterns& parameters, detail::Multiplier which,
+                      double value) {
     check_between_steps(call);
     replicas_.set_multiplier(call, parameters, which, value);
   }

@@ -88,10 +88,11 @@ inline constexpr std::size_t most_numbers = 16;
   if (settings.is_default()) return {};
   std::string held, multipliers;
   for (const std::string& name : settings.held) add_item(held, ", ", json_string(name));
-  for (const auto& its : settings.multipliers)
+  for (std::size_t i = 0; i < settings.parameters.size(); ++i)
     add_item(multipliers, ", ",
-             format_text("[{}, {}, {}]", json_string(its.first), exact_number(its.second.rate),
-                         exact_number(its.second.decay)));
+             format_text("[{}, {}, {}]", json_string(settings.parameters[i]),
+                         exact_number(settings.multipliers[2 * i]),
+                         exact_number(settings.multipliers[2 * i + 1])));
   return format_text(",\n  \"untrained_layers\": [{}],\n  \"multipliers\": [{}]", held,
                      multipliers);
 }
@@ -109,7 +110,9 @@ inline constexpr std::size_t most_numbers = 16;
     const ParameterMultipliers two{json_double(values[1]), json_double(values[2])};
     if (!is_finite(two.rate) || !is_finite(two.decay) || two.rate < 0 || two.decay < 0)
       throw JsonError("a multiplier of {} is negative or not finite", shown_name(values[0].text()));
-    settings.multipliers.emplace_back(values[0].text(), two);
+    settings.parameters.emplace_back(values[0].text());
+    settings.multipliers.push_back(two.rate);
+    settings.multipliers.push_back(two.decay);
   }
   return settings;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -210,13 +211,13 @@ class DeviceReplica {
   void restore_loss_scale(const LossScaleState& state) { loss_scale_.restore(state); }
   /// See PlanEngine::hold, Updates::set_segments. Gradients are 0 afterwards, so that nothing can
   /// read old ones of weights that are held. Call in the device's scope.
-  [[gnu::cold]] void hold(std::span<const char> steps, std::span<const UpdateSegment> segments,
+  [[gnu::cold]] void hold(std::string_view steps, std::span<const UpdateSegment> segments,
                           std::span<const PenaltySegment> penalties) {
     engine_.hold(steps);
-    std::vector<StateRange> statistics;
+    std::vector<Slice> statistics;
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (const PlacedStep& s = plan_->engine.step[i]; steps[i] != 0 && s.has_statistics)
-        statistics.push_back({s.state, s.state + s.state_count});
+      if (const PlacedStep& s = plan_->engine.step[i]; steps[i] == '1' && s.has_statistics)
+        statistics.push_back({s.state, s.state_count});
     state_.hold(std::move(statistics));
     policy_.set_segments(segments);
     penalties_ = penalties;

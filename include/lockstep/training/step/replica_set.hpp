@@ -500,8 +500,8 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] void set_trainable(const NamePatterns& layers, bool on) override {
     change_settings([&](LayerSettings& its) { its.set_trainable(nodes, layers, on); });
   }
-  [[gnu::cold]] void set_multiplier(const char* call, const NamePatterns& names,
-                                    double ParameterMultipliers::* which, double value) {
+  [[gnu::cold]] void set_multiplier(const char* call, const NamePatterns& names, Multiplier which,
+                                    double value) {
     change_settings([&](LayerSettings& its) {
       its.set_multiplier(call, named_parameters<Net>(), names, which, value);
     });
@@ -1028,9 +1028,13 @@ class ReplicaSet : public AnyReplicas {
   /// Applies settings_ to all replicas of this process.
   [[gnu::cold]] void apply_settings() {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
-    penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
+    constexpr std::size_t most = static_cast<std::size_t>(Net::graph.parameters) + 1;
+    penalties_ = std::make_unique<PenaltySegment[]>(most);
+    const std::span<const PenaltySegment> penalties(
+        penalties_.get(),
+        penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_.get()));
     session_.each([&](const ReplicaContext<device>& r) {
-      replicas_[r.local]->change_layers(*settings_, segments, penalties_);
+      replicas_[r.local]->change_layers(*settings_, segments, penalties);
     });
   }
   /// Replaces the settings by what `change` makes of them. \throws its UsageError, and one if this
@@ -1157,7 +1161,7 @@ class ReplicaSet : public AnyReplicas {
       std::make_unique<UpdateSegment[]>(static_cast<std::size_t>(Net::graph.parameters) + 1);
   /// On the heap, as the segments.
   std::unique_ptr<LayerSettings> settings_ = std::make_unique<LayerSettings>();
-  std::vector<PenaltySegment> penalties_;  // under these settings
+  std::unique_ptr<PenaltySegment[]> penalties_;  // under these settings
   std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
   Session session_;
   std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic

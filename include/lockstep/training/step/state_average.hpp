@@ -12,6 +12,7 @@
 #include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/state_mean.hpp"
+#include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/plan.hpp"
 
@@ -95,7 +96,7 @@ class StateAverage {
   }
 
   /// Ranges that stay as they are: a mean of equal numbers may be rounded.
-  [[gnu::cold]] void hold(std::vector<StateRange> ranges) { held_ = std::move(ranges); }
+  [[gnu::cold]] void hold(std::vector<Slice> ranges) { held_ = std::move(ranges); }
 
   /// Adds the state after slice i, of `count` examples. The replica's last slice writes the sum of
   /// all its slices to `sums`; the others restore the state for the next slice.
@@ -110,10 +111,10 @@ class StateAverage {
     if constexpr (can)
       if (size_ > 0) {
         each(state, sums, count, [](const StateMeanIo<D>& io) { MeanKernel::write_mean(io); });
-        for (const StateRange& range : held_)
-          context_->copy(reinterpret_cast<std::byte*>(state.data() + range.begin),
-                         reinterpret_cast<const std::byte*>(before_.data() + range.begin),
-                         (range.end - range.begin) * sizeof(T));
+        for (const Slice& range : held_)
+          context_->copy(reinterpret_cast<std::byte*>(state.data() + range.first),
+                         reinterpret_cast<const std::byte*>(before_.data() + range.first),
+                         range.count * sizeof(T));
       }
   }
 
@@ -152,7 +153,7 @@ class StateAverage {
 
   Context* context_;
   std::span<const StateRange> averaged_;
-  std::vector<StateRange> held_{};
+  std::vector<Slice> held_{};
   bool is_on_;
   std::size_t size_ = 0;
   State before_;                    // the state before the step

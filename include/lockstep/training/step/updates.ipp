@@ -36,13 +36,13 @@ template <class F>
   }
 }
 
-void penalties_of(std::span<const NamedParameter> parameters, const LayerSettings& settings,
-                  std::span<const Node> nodes, std::vector<PenaltySegment>& result) {
-  result.clear();
+std::size_t penalties_of(std::span<const NamedParameter> parameters, const LayerSettings& settings,
+                         std::span<const Node> nodes, PenaltySegment* result) {
+  PenaltySegment* next = result;
   each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t, std::size_t node) {
-    result.push_back(
-        {p.offset, p.offset + p.shape.size(), settings.is_held(node) ? Penalty{} : p.penalty});
+    *next++ = {p.offset, p.offset + p.shape.size(), settings.is_held(node) ? Penalty{} : p.penalty};
   });
+  return static_cast<std::size_t>(next - result);
 }
 
 std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
