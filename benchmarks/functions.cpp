@@ -1,7 +1,7 @@
 /// \file
 /// Times functions (ls::Function) next to the library's kernels of the same formulas on the Cpu, in
-/// turn, so that both have the same neighbours: `functions [--elements 65536] [--rounds 400]`. Prints
-/// microseconds per pass, and the ratio of the medians and of the minima.
+/// turn, so that both have the same neighbours: `functions [--elements 65536] [--rounds 400]`.
+/// Prints microseconds per pass, and the ratio of the medians and of the minima.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

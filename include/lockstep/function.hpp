@@ -82,16 +82,18 @@ struct CheckFunction {
 }  // namespace detail
 
 /// A C++ function as a layer or as a loss. It is called once, at compile time, with values of type
-/// `ls::Expression`; its operations, which are listed there, are recorded and differentiated. With one
-/// argument it is a layer, with a prediction and a target a loss.
+/// `ls::Expression`; its operations, which are listed there, are recorded and differentiated. With
+/// one argument it is a layer, with a prediction and a target a loss.
 ///
-/// A layer computes y = f(x) for each element. With `sum`, `mean` or `max` of one argument it computes
-/// along the last axis; if the result is such a value, the last axis of y has extent 1. Shape
-/// unchanged otherwise. A loss is the mean over the elements of an example or, with a sum, the mean
-/// over the rows along the last axis; targets have the shape of the predictions.
+/// A layer computes y = f(x) for each element. With `sum`, `mean` or `max` of one argument it
+/// computes along the last axis; if the result is such a value, the last axis of y has extent 1.
+/// Shape unchanged otherwise. A loss is the mean over the elements of an example or, with a sum,
+/// the mean over the rows along the last axis; targets have the shape of the predictions.
 /// \code
 ///   inline constexpr auto mish = [](auto x) { return x * tanh(softplus(x)); };
-///   inline constexpr auto quantile = [](auto p, auto t) { return max(0.9 * (t - p), 0.1 * (p - t)); };
+///   inline constexpr auto quantile = [](auto p, auto t) {
+///     return max(0.9 * (t - p), 0.1 * (p - t));
+///   };
 ///
 ///   struct Net : ls::Sequential<ls::Input<8>, ls::Dense<32>, ls::Function<mish>, ls::Dense<1>> {};
 ///   ls::Model model{Net{}, strategy, ls::Function<quantile>{}, ls::SGD{}};

@@ -1,7 +1,7 @@
 /// \file
-/// Functions as types: a list of words that names a function's nodes, and the passes over a row that
-/// compute them. Invariant: functions with the same nodes have the same words, in any unit and with
-/// any compiler, so that their kernels are compiled once.
+/// Functions as types: a list of words that names a function's nodes, and the passes over a row
+/// that compute them. Invariant: functions with the same nodes have the same words, in any unit and
+/// with any compiler, so that their kernels are compiled once.
 ///
 ///     softmax:   pass 0   m = max(x)
 ///                pass 1   s = sum(exp(x - m))
@@ -85,7 +85,7 @@ struct Schedule {
   bool fits = true;
 };
 
-/// `roots`: the nodes whose elements the last pass stores.
+/// `root`: the node whose elements the last pass stores.
 constexpr Schedule schedule_of(const Tape& tape, int root) {
   Schedule s;
   std::size_t last = 0;

@@ -1,12 +1,13 @@
 /// \file
-/// The derivative of a function: reverse mode on its tape, at compile time. Invariant: a branch that
-/// is not taken adds nothing to a gradient, even if its derivative is infinite or NaN.
+/// The derivative of a function: reverse mode on its tape, at compile time. Invariant: a branch
+/// that is not taken adds nothing to a gradient, even if its derivative is infinite or NaN.
 ///
 ///     d sum(a) / da[k] = 1             d max(a) / da[k] = [a[k] = m] / number of j with a[j] = m
 ///     d max(a, b) / da = [a >= b]      d |a| / da = sign(a), 0 at 0
 ///
-/// A maximum over the last axis divides its gradient among equal elements, as torch.amax and TensorFlow's
-/// reduce_max do; of two equal operands the first one has it, as in TensorFlow and ls::Maximum.
+/// A maximum over the last axis divides its gradient among equal elements, as torch.amax and
+/// TensorFlow's reduce_max do; of two equal operands the first one has it, as in TensorFlow and
+/// ls::Maximum.
 #pragma once
 
 #include <array>

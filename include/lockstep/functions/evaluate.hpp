@@ -2,9 +2,9 @@
 /// Evaluates the nodes of a function, for one element or for a vector of them, and over the rows of
 /// a tensor. Invariant: values of a row are computed in double, elements in the type of `Math`.
 ///
-/// `Math` has the type `V` of values, its scalar `T`, the number of `lanes`, and a function for each
-/// operation that is no operator. All functions are inlined, since vectors may not be arguments of a
-/// function that is compiled for another processor.
+/// `Math` has the type `V` of values, its scalar `T`, the number of `lanes`, and a function for
+/// each operation that is no operator. All functions are inlined, since vectors may not be
+/// arguments of a function that is compiled for another processor.
 #pragma once
 
 #include <array>
@@ -237,8 +237,8 @@ struct RowPasses {
   using Values = Nodes<P, Math>;
   static constexpr std::size_t size = P::tape.size, passes = P::schedule.passes;
 
-  /// The passes over a row of n elements. `load(values, k, count)` sets the elements that begin at k;
-  /// `store(values, k, count)` is called in the last pass if `stores`.
+  /// The passes over a row of n elements. `load(values, k, count)` sets the elements that begin at
+  /// k; `store(values, k, count)` is called in the last pass if `stores`.
   template <class Load, class Store>
   LOCKSTEP_INLINE void run(Values& values, std::size_t n, const Load& load, const Store& store,
                            bool stores = true) {

@@ -23,11 +23,14 @@ class Condition;
 ///     sum(x) mean(x) max(x)                      over the last axis, for each row
 ///     stop_gradient(x)                           x, whose gradient is not computed
 ///
-/// Numbers are constants. A value per row, such as sum(x), combines with each element of its row.
+/// Numbers are constants. In a scope with `using namespace lockstep`, where tanh, sigmoid and
+/// softplus are activations, write functions::tanh(x). A value per row, such as sum(x), combines
+/// with each element of its row.
 class Expression {
  public:
   constexpr Expression() = default;  ///< 0
-  /// A constant. Explicit, so that `c ? x : 0.0` converts to a number, which select's sentence reports.
+  /// A constant. Explicit, so that `c ? x : 0.0` converts to a number, which select's sentence
+  /// reports.
   template <class N>
     requires std::is_arithmetic_v<N>
   constexpr explicit Expression(N value) : value_(static_cast<double>(value)) {}

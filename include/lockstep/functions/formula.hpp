@@ -112,8 +112,8 @@ struct Formula {
   bool operator==(const Formula&) const = default;
 };
 
-/// The nodes as numbers, for tools: for each node its Operation, its operands' numbers, and its value
-/// if it has one.
+/// The nodes as numbers, for tools: for each node its Operation, its operands' numbers, and its
+/// value if it has one.
 template <class C>
 struct NodeNumbers {
   char unused = 0;

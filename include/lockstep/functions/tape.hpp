@@ -2,7 +2,8 @@
 /// The operations of a function, in the order in which it computes them. Invariants: operands stand
 /// before their operation; equal operations are one node; everything is a constant expression.
 ///
-///     x / (1 + exp(-x)):   0 input   1 negate 0   2 exp 1   3 constant 1   4 add 2 3   5 divide 0 4
+///     x / (2 + exp(-x)):   0 input   1 negate 0   2 exp 1
+///                          3 constant 2   4 add 2 3   5 divide 0 4
 #pragma once
 
 #include <array>

@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-/// y = f(x), element by element or along the last axis. `C`: functions::Code. Without sums and maxima over the last axis it is
-/// Pointwise; then dx = dy f'(x), computed from y if f' is a function of y. Otherwise dx = sum over k
-/// of dy[k] dy[k]/dx.
+/// y = f(x), element by element or along the last axis. `C`: functions::Code. Without sums and
+/// maxima over the last axis it is Pointwise; then dx = dy f'(x), computed from y if f' is a
+/// function of y. Otherwise dx[j] is the sum over k of dy[k] d f(x)[k] / d x[j].
 template <class C>
 struct FunctionOp {
   static constexpr std::string_view members = "in formula nodes";
@@ -72,8 +72,8 @@ struct FunctionOp {
   }
 };
 
-/// A function as a layer: `ls::Function`. Shape unchanged, or the last axis becomes 1 if the function
-/// has one value per row.
+/// A function as a layer: `ls::Function`. Shape unchanged, or the last axis becomes 1 if the
+/// function has one value per row.
 template <class C>
 struct FunctionLayer : ParameterlessLayer<FunctionOp<C>> {
   static constexpr char name[] = "function";

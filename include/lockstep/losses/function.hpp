@@ -77,8 +77,8 @@ struct FunctionLossOp {
   }
 };
 
-/// A function as a loss: `ls::Function`. The mean over the elements of an example, or with sums over
-/// the last axis the mean over its rows.
+/// A function as a loss: `ls::Function`. The mean over the elements of an example, or with sums
+/// over the last axis the mean over its rows.
 template <class C>
 struct FunctionLoss {
   using target_type = float;

@@ -177,7 +177,8 @@ TEST_CASE("functions of rows equal the library's layers") {
                                 b.begin() + static_cast<long>(row), 0.0);
     };
     const Numbers ones(60, 1);
-    // dx = (dy - u (dy . u)) / |x|, and with n the normalized row (dy - mean(dy) - n mean(dy n)) / deviation.
+    // dx = (dy - u (dy . u)) / |x|, and with n the normalized row (dy - mean(dy) - n mean(dy n)) /
+    // deviation.
     const double size = std::sqrt(dot(x, x)), along = dot(dy, x) / size;
     const double mean = dot(x, ones) / 12,
                  deviation = std::sqrt(dot(x, x) / 12 - mean * mean + 1e-3);

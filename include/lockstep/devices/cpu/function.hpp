@@ -1,7 +1,7 @@
 /// \file
 /// Functions on the CPU, vectorized and on all threads. Invariants: without reductions elements are
-/// independent, so threads and vector lengths do not change the bits; the header needs no oneDNN, so
-/// that a unit for another device can include it.
+/// independent, so threads and vector lengths do not change the bits; the header needs no oneDNN,
+/// so that a unit for another device can include it.
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,8 @@
 /// \file
-/// Ops along the last axis that are given as text, on a GPU. Invariant: a team of threads per row, as
-/// of Softmax. `CudaText<Op>::rows` defines the kernels `forward(const A* x, A* y, i64 rows)` and
-/// `backward(const A* x, const A* dy, A* dx, i64 rows)` by the helpers of last_axis.hpp; OUT_WIDTH is
-/// the number of elements of a row of y.
+/// Ops along the last axis that are given as text, on a GPU. Invariant: a team of threads per row,
+/// as of Softmax. `CudaText<Op>::rows` defines the kernels `forward(const A* x, A* y, i64 rows)`
+/// and `backward(const A* x, const A* dy, A* dx, i64 rows)` by the helpers of last_axis.hpp;
+/// OUT_WIDTH is the number of elements of a row of y.
 #pragma once
 
 #include <array>

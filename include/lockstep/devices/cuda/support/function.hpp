@@ -1,7 +1,7 @@
 /// \file
-/// Functions as text for the GPU's kernels of pointwise activations and losses. Invariants: the text
-/// is written at compile time, one line per operation; the header needs nothing of NVIDIA's, so that
-/// a unit for another device can include it.
+/// Functions as text for the GPU's kernels of pointwise activations and losses. Invariants: the
+/// text is written at compile time, one line per operation; the header needs nothing of NVIDIA's,
+/// so that a unit for another device can include it.
 #pragma once
 
 #include <array>
