@@ -5,8 +5,8 @@
 //   digit above 0.8: true
 //   same above 0.75: true
 #include <fmt/format.h>
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <stop_token>
 #include <vector>

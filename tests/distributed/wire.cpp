@@ -30,10 +30,9 @@ namespace wire = ls::wire;
 struct Net : ls::Sequential<ls::Input<2>, ls::BatchNormalization<>, ls::Dense<256>, ls::ReLU,
                             ls::Dense<280>, ls::Tanh, ls::Dense<3>> {};
 struct PartlyFrozen
-    : ls::Sequential<
-          ls::Input<2>,
-          ls::Frozen<ls::Sequential<ls::BatchNormalization<>, ls::Dense<256, ls::relu>>>,
-          ls::Dense<280, ls::tanh>, ls::Dense<3>> {};
+    : ls::Sequential<ls::Input<2>,
+                     ls::Frozen<ls::Sequential<ls::BatchNormalization<>, ls::Dense<256, ls::relu>>>,
+                     ls::Dense<280, ls::tanh>, ls::Dense<3>> {};
 using Workers = ls::MultiWorkerMirrored<ls::Cpu>;
 // Otherwise gradients would be exchanged in the replica's thread.
 using Member = ls::HierarchicalGroup<ls::detail::JobGroup>::Member;

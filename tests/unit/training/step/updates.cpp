@@ -278,7 +278,8 @@ TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   ls::detail::LayerSettings settings;
   const auto segments = [&](bool each, ls::NameList no_decay) {
     const std::span<const ls::detail::NamedParameter> all(Deep::graph.parameter);
-    return ls::detail::update_segments(all.first(4), each, no_decay, settings, Deep::graph.node, two);
+    return ls::detail::update_segments(all.first(4), each, no_decay, settings, Deep::graph.node,
+                                       two);
   };
   CHECK(segments(false, {}) == 1);
   CHECK(segments(true, {}) == 4);
