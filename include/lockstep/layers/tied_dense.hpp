@@ -2,10 +2,13 @@
 /// A product with the matrix of another layer, transposed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/core/fixed_string.hpp"
+#include "lockstep/core/rng.hpp"
 
 namespace lockstep {
 
@@ -44,7 +47,8 @@ struct TiedDense {
   using children = List<>;
   using ops = List<TiedDenseOp>;
   static constexpr bool layers_ok = true;
-  static constexpr std::string_view key = Key.view(), label = "tied_dense";
+  static constexpr std::uint64_t key_hash = hash_name(Key.view());
+  static constexpr std::string_view label = "tied_dense";
 
   static constexpr bool accepts(const Shape& in, const Shape& matrix) {
     return in.rank >= 1 && matrix.rank == 2 && in.channels() == matrix[1];

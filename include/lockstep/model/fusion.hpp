@@ -126,7 +126,7 @@ constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepI
   bool has_weights = false, has_shared = false, has_frozen = false, has_other = false;
   for (const StepId i : at) {
     const PlanStep& s = steps.step[i];
-    const bool is_shared = s.first >= 0 || s.calls > 1;
+    const bool is_shared = has_several_calls(s);
     if (s.w_count > 0 && has_weights && (is_shared || has_shared)) return false;
     has_weights = has_weights || s.w_count > 0;
     has_shared = has_shared || is_shared;
@@ -153,7 +153,11 @@ constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& 
     for (int j = 0; j < part.node_count; ++j)
       fused.nodes[static_cast<std::size_t>(fused.node_count++)] =
           part.nodes[static_cast<std::size_t>(j)];
-    if (fused.w_count == 0) fused.w = part.w;
+    if (fused.w_count == 0) {
+      fused.w = part.w;
+      fused.first = part.first;
+      fused.calls = part.calls;
+    }
     fused.w_count += part.w_count;
     if (fused.state_count == 0) fused.state = part.state;
     fused.state_count += part.state_count;

@@ -62,6 +62,7 @@ struct Node {
   int first = -1;                     ///< of a further call of a layer: the node of the first one
   int call = 0;                       ///< 0 for the first call
   int calls = 1;                      ///< in the node of the first call: the number of all
+  int parameters_begin = 0;           ///< index of its first parameter
   bool is_tied = false;               ///< a layer of its own that uses the weights of another
   bool reads_row = false;             ///< reads its part of the network's input row itself
   bool is_frozen = false;             ///< has parameters, all of which are in the flat state
@@ -70,6 +71,9 @@ struct Node {
   /// Whether the layer has weights that training changes.
   constexpr bool trains() const { return w_count > 0 && !is_frozen; }
 };
+
+/// Whether other nodes use the weights, too.
+constexpr bool has_several_calls(const Node& n) { return n.first >= 0 || n.calls > 1; }
 
 /// A parameter of the model.
 struct NamedParameter : Parameter {
@@ -183,7 +187,7 @@ struct NodeCount {
 
 /// A layer or block of Shared, at its first call.
 struct SharedLayer {
-  std::string_view key;
+  std::uint64_t key = 0;   ///< hash
   std::uint64_t type = 0;  ///< type_id
   int first = 0;           ///< its first node
 };
@@ -328,7 +332,7 @@ struct Graph {
     using L = typename S::layer;
     if (failure.kind != Failure::none) return v;
     for (const SharedLayer& s : std::span(known).first(static_cast<std::size_t>(shared_layers))) {
-      if (s.key != S::key) continue;
+      if (s.key != S::key_hash) continue;
       if (s.type != type_id<L>) {
         failure = {Failure::shared_types_differ, position};
         return v;
@@ -339,7 +343,7 @@ struct Graph {
       repeats = -1;
       return out;
     }
-    known[static_cast<std::size_t>(shared_layers++)] = {S::key, type_id<L>, nodes};
+    known[static_cast<std::size_t>(shared_layers++)] = {S::key_hash, type_id<L>, nodes};
     return add<L>(v);
   }
 
@@ -348,7 +352,7 @@ struct Graph {
   constexpr ValueId tie(ValueId v) {
     if (failure.kind != Failure::none) return v;
     for (const SharedLayer& s : std::span(known).first(static_cast<std::size_t>(shared_layers))) {
-      if (s.key != T::key || s.first >= nodes) continue;
+      if (s.key != T::key_hash || s.first >= nodes) continue;
       const Node& matrix = node[static_cast<std::size_t>(s.first)];
       const NamedParameter* const p = first_parameter(matrix);
       if (p == nullptr || p->shape.size() != matrix.w_count || !T::accepts(value[v], p->shape))
@@ -451,17 +455,17 @@ struct Graph {
   /// The first parameter of a layer that training changes, or would if it were not frozen; null if there
   /// is none.
   constexpr const NamedParameter* first_parameter(const Node& n) const {
-    for (int i = 0; i < parameters; ++i) {
+    for (int i = n.parameters_begin; i < parameters; ++i) {
       const NamedParameter& p = parameter[static_cast<std::size_t>(i)];
-      if ((p.trainable || p.is_frozen) && is_of(p, n)) return &p;
+      if (!is_of(p, n)) break;
+      if (p.trainable || p.is_frozen) return &p;
     }
     return nullptr;
   }
   /// Ends a layer of a further call, which must have the parameters of the first.
   template <class L, class TheOp>
   constexpr ValueId end_call(const Node& n, const TheOp& op, const Shape& in) {
-    int i = 0;
-    while (i < parameters && !is_of(parameter[static_cast<std::size_t>(i)], n)) ++i;
+    int i = n.parameters_begin;
     bool same = n.w_count == weights_of(op) && n.state_count == state_of(op);
     for (const Parameter& p : L::parameters(in))
       if (p.present && same) same = p.shape == parameter[static_cast<std::size_t>(i++)].shape;
@@ -480,6 +484,7 @@ struct Graph {
     n.state = first.state;
     n.state_count = first.state_count;
     n.is_frozen = first.is_frozen;
+    n.parameters_begin = first.parameters_begin;
     n.first = index;
     n.call = first.calls++;
     ++further_calls;
@@ -497,6 +502,7 @@ struct Graph {
     n.out = ValueId{nodes};  // value 0 is the batch
     n.w = weights;
     n.state = state;
+    n.parameters_begin = parameters;
     n.segment = segment;
     n.name = name;
     n.block = block;

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -71,7 +72,7 @@ struct BlockPaths {
   Range current{};
   bool equal_names = false;
   int position = 0;
-  std::array<std::string_view, Calls + 1> shared{};  ///< keys of Shared
+  std::array<std::uint64_t, Calls + 1> shared{};  ///< hashes of the keys of Shared
   std::size_t shared_layers = 0;
 
   template <class L>
@@ -105,8 +106,8 @@ struct BlockPaths {
   template <class S>
   constexpr ValueId share(ValueId v) {
     for (std::size_t i = 0; i < shared_layers; ++i)
-      if (shared[i] == S::key) return v;
-    shared[shared_layers++] = S::key;
+      if (shared[i] == S::key_hash) return v;
+    shared[shared_layers++] = S::key_hash;
     return add<typename S::layer>(v);
   }
   template <class T>

@@ -2,7 +2,10 @@
 /// Layers and blocks with several calls and one set of weights.
 #pragma once
 
+#include <cstdint>
+
 #include "lockstep/core/fixed_string.hpp"
+#include "lockstep/core/rng.hpp"
 #include "lockstep/model/sequential.hpp"
 
 namespace lockstep {
@@ -26,7 +29,7 @@ struct Shared {
   using layer = Block;
   using children = List<Block>;
   using ops = typename detail::OpsOf<Block>::type;
-  static constexpr std::string_view key = Key.view();
+  static constexpr std::uint64_t key_hash = hash_name(Key.view());
   static constexpr bool layers_ok = detail::layer_ok<Block>();
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {

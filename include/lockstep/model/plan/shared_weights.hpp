@@ -28,16 +28,22 @@ template <std::size_t Size>
 constexpr SharedGradient add_shared_weights(Table<StepId, PlacedStep, Size>& step, StepId end,
                                             std::size_t element) {
   SharedGradient result;
-  for (StepId i{}; i < end; ++i)
-    for (StepId k{}; k < i; ++k) {
-      PlacedStep &first = step[k], &later = step[i];
-      if (!first.trains() || !later.trains() || first.w >= later.w + later.w_count ||
-          later.w >= first.w + first.w_count)
-        continue;
-      first.adds_dw = true;
-      later.completes_dw = false;
-      result.bytes = std::max(result.bytes, first.w_count * element);
+  Table<StepId, StepId, Size> latest{};  // of each range of weights, the step that ran last
+  StepId ranges{};
+  for (StepId i = before(end); exists(i); --i) {
+    PlacedStep& s = step[i];
+    if (!s.trains() || !has_several_calls(s)) continue;
+    StepId k{};
+    while (k < ranges && step[latest[k]].w != s.w) ++k;
+    if (k == ranges) {
+      ++ranges;
+    } else {
+      step[latest[k]].completes_dw = false;
+      s.adds_dw = true;
+      result.bytes = std::max(result.bytes, s.w_count * element);
     }
+    latest[k] = i;
+  }
   return result;
 }
 

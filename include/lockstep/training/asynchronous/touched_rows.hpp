@@ -42,8 +42,7 @@ constexpr auto row_tables() {
   RowTables<static_cast<std::size_t>(Net::graph.nodes) + 1> found;
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
-    if (node.class_name != "Embedding" || !reads_network_input(node) || node.calls > 1 ||
-        node.first >= 0)
+    if (node.class_name != "Embedding" || !reads_network_input(node) || has_several_calls(node))
       continue;
     for (int k = 0; k < Net::graph.parameters; ++k) {
       const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(k)];
