@@ -101,6 +101,18 @@ struct BothLoss {
   static constexpr BothLossOp op(ls::Shape) { return {}; }
 };
 
+/// The graph of tests/golden/make_graph.py.
+using Mix = ls::Shared<"mix", ls::Dense<4, ls::tanh>>;
+using Norm = ls::Shared<"norm", ls::BatchNormalization<>>;
+struct Golden
+    : ls::Graph<ls::In<"numbers", 3>, ls::In<"words", ls::Integers<4>>,
+                ls::Let<"n", ls::From<"numbers">, ls::Dense<4, ls::tanh>>,
+                ls::Let<"w", ls::From<"words">, ls::Shared<"tokens", ls::Embedding<9, 4>>,
+                        ls::GlobalAveragePooling1D>,
+                ls::Let<"h", ls::From<"n", "w">, ls::Add, Mix, Norm, ls::Recompute<Mix>, Norm>,
+                ls::Out<"value", ls::From<"h", "w">, ls::Concatenate, ls::Dense<1>>,
+                ls::Out<"token", ls::From<"h">, ls::TiedDense<"tokens">>> {};
+
 /// The loss of each epoch, and the digest of the weights.
 struct Trained {
   std::vector<double> loss;
@@ -285,6 +297,51 @@ TEST_CASE("a graph with two inputs and two outputs trains, with the same bits on
   CHECK(one.loss.back() < 0.8 * one.loss.front());
   // One slice: weights are updated within backward.
   CHECK(testing::relative_error(train(ls::OneDevice<Float>{}).loss, one.loss) < 1e-4);
+}
+
+TEST_CASE("five steps of a graph with shared layers and a tied table are those of PyTorch") {
+  ls::Model m{Golden{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+              ls::SGD{.learning_rate = 0.3, .momentum = 0.9}};
+  int drawn = 0;
+  for (const ls::ParameterInfo& p : m.parameters()) {
+    if (!p.trainable) continue;
+    std::vector<double> values(p.size());
+    for (double& v : values) v = 0.5 * std::sin(++drawn);
+    m.set_weights(p.name, values);
+  }
+  double loss = 0;
+  for (int step = 0; step < 5; ++step) {
+    std::vector<double> x, y;
+    for (int n = 8 * step; n < 8 * step + 8; ++n) {
+      for (int i = 3 * n; i < 3 * n + 3; ++i) x.push_back(std::cos(0.7 * i));
+      for (int i = 4 * n; i < 4 * n + 4; ++i) x.push_back((i * i + 3 * i) % 9);
+      for (int i = 10 * n; i < 10 * n + 10; ++i) y.push_back(std::sin(0.3 * i));
+    }
+    loss = m.train_on_batch(x, y)["loss"];
+  }
+  const auto squares = [&](const char* name) {
+    double sum = 0;
+    for (const double v : m.weights(name)) sum += v * v;
+    return sum;
+  };
+  const std::vector<double> found{loss,
+                                  squares("dense/kernel"),
+                                  squares("embedding/embeddings"),
+                                  m.weights("embedding/embeddings")[5 * 4 + 2],
+                                  squares("dense_1/kernel"),
+                                  m.weights("dense_1/bias")[1],
+                                  m.weights("batch_normalization/gamma")[3],
+                                  m.weights("batch_normalization/moving_mean")[0],
+                                  m.weights("batch_normalization/moving_variance")[2],
+                                  m.weights("dense_2/kernel")[6]};
+  const std::vector<double> expected{
+      0.50370005431033804, 1.5776433975313644,  2.9806246780919872,  0.43339014840950829,
+      1.9740454618358974,  0.41597181181334814, 0.36629274115222954, -0.0058975787804312957,
+      0.9060832511175092,  -0.40249836439079306};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i);
+    CHECK(std::abs(found[i] - expected[i]) < 1e-12);
+  }
 }
 
 TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {
