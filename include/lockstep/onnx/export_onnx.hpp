@@ -27,8 +27,9 @@ LOCKSTEP_COLD_DECL void write_onnx(const std::string& path, const Architecture& 
 
 /// Writes the inference graph of `model` as an ONNX file (opset 18) with the weights. Input "input"
 /// and output "output" are float32 with the axes of lockstep, channels last; the first axis, the
-/// batch, is free ("N"). A Graph has its own inputs and outputs, by their names. Dropout, noise and augmentation have their inference forms. Only the chief
-/// writes. \throws UsageError for a layer that is not the library's, or above 2 GiB; FileError.
+/// batch, is free ("N"). A Graph has its own inputs and outputs, by their names. Dropout, noise and
+/// augmentation have their inference forms. Only the chief writes. \throws UsageError for a layer
+/// that is not the library's, or above 2 GiB; FileError.
 /// \code
 ///   ls::export_onnx(model, "cnn.onnx");
 ///   // Python: onnxruntime.InferenceSession("cnn.onnx").run(["output"], {"input": images})

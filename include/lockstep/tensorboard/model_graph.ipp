@@ -32,14 +32,24 @@ namespace detail {
       },
       value);
 }
+/// "dense", and "dense/call_1" for the further call "dense[1]".
+[[gnu::cold]] inline std::string scope_of(const LayerNode& layer) {
+  const std::size_t call = layer.name.find('[');
+  if (call == std::string::npos) return layer.name;
+  return layer.name.substr(0, call) + "/call_" +
+         layer.name.substr(call + 1, layer.name.size() - call - 2);
+}
 }  // namespace detail
 
 std::vector<GraphNode> graph_of(const Architecture& model) {
   std::vector<GraphNode> nodes{{"input", "Input", {}, model.input_shape, {}}};
   std::map<std::string, std::string> node_of{{"input", "input"}};  // by the layer's name
   for (const LayerNode& layer : model.layers) {
-    GraphNode node{
-        layer.name + "/" + layer.class_name, layer.class_name, {}, layer.output_shape, {}};
+    GraphNode node{detail::scope_of(layer) + "/" + layer.class_name,
+                   layer.class_name,
+                   {},
+                   layer.output_shape,
+                   {}};
     for (const std::string& input : layer.inputs) node.inputs.push_back(node_of.at(input));
     for (const LayerParameter& p : layer.parameters) {
       nodes.push_back({p.name,
@@ -49,6 +59,9 @@ std::vector<GraphNode> graph_of(const Architecture& model) {
                        {{"shape", to_string(p.shape)}, {"trainable", p.trainable ? "yes" : "no"}}});
       node.inputs.push_back(p.name);
     }
+    for (const LayerNode& first : model.layers)
+      if (first.name == layer.shared_with)
+        for (const LayerParameter& p : first.parameters) node.inputs.push_back(p.name);
     for (const LayerOption& option : layer.options)
       node.attributes.emplace_back(option.name, detail::text_of(option.value));
     node_of[layer.name] = node.name;

@@ -74,3 +74,18 @@ TEST_CASE("a graph's nodes have options and shapes of parameters as attributes")
   CHECK(found.find("kernel_size=(3, 3);") != found.npos);
   CHECK(found.find("padding=same;") != found.npos);
 }
+
+TEST_CASE("a further call of a shared layer is within its scope, with the same parameters") {
+  struct Twice : ls::Graph<ls::In<"a", 3>, ls::In<"b", 3>,
+                           ls::Let<"x", ls::From<"a">, ls::Shared<"key", ls::Dense<2>>>,
+                           ls::Let<"y", ls::From<"b">, ls::Shared<"key", ls::Dense<2>>>,
+                           ls::Out<"sum", ls::From<"x", "y">, ls::Add>> {};
+  const auto nodes = ls::graph_of(ls::architecture<Twice>());
+  Strings names;
+  for (const auto& node : nodes) names.push_back(node.name);
+  CHECK(names == Strings{"input", "a/InputLayer", "b/InputLayer", "dense/kernel", "dense/bias",
+                         "dense/Dense", "dense/call_1/Dense", "add/Add"});
+  CHECK(named(nodes, "dense/call_1/Dense").inputs ==
+        Strings{"b/InputLayer", "dense/kernel", "dense/bias"});
+  CHECK(named(nodes, "add/Add").inputs == Strings{"dense/Dense", "dense/call_1/Dense"});
+}
