@@ -58,7 +58,7 @@ template <class V>
 [[gnu::always_inline, gnu::no_instrument_function]] inline void log_of(V& y, const V& x) {
   using I = IntegersOf<V>;
   const V tiny = V{} + 0x1p-126f, infinity = V{} + std::numeric_limits<float>::infinity();
-  const V normal = x < tiny ? x * 0x1p24f : x;
+  const V one = V{} + 1.0f, normal = x > 0 ? (x < tiny ? x * 0x1p24f : x) : one;
   I bits;
   std::memcpy(&bits, &normal, sizeof bits);
   const I shifted = bits - 0x3F3504F3;  // of sqrt(1/2)
