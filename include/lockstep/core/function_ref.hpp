@@ -26,20 +26,18 @@ class FunctionRef<R(Args...)> {
   constexpr FunctionRef() = default;
   /// Refers to a function object, such as a lambda. A temporary is valid until the end of the full
   /// expression, that is, for the call it is an argument of. Wrap a plain function in a lambda.
-  template <class F, class Object = std::remove_reference_t<F>>
-    requires(!std::same_as<std::remove_cv_t<Object>, FunctionRef> && std::is_object_v<Object> &&
-             std::is_invocable_r_v<R, Object&, Args...>)
-  constexpr FunctionRef(F&& f)
-      : object_(to_void(f)), call_([](void* object, Args... args) -> R {
-          return static_cast<R>((*static_cast<Object*>(object))(static_cast<Args&&>(args)...));
-        }) {}
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> &&
+             std::is_object_v<std::remove_reference_t<F>> &&
+             std::is_invocable_r_v<R, std::remove_reference_t<F>&, Args...>)
+  [[gnu::always_inline]] constexpr FunctionRef(F&& f)
+      : object_(const_cast<std::remove_cvref_t<F>*>(__builtin_addressof(f))),
+        call_(&call_object<std::remove_reference_t<F>>) {}
   /// Refers to the member function `member` of `object`.
   template <auto member, class Object>
   constexpr FunctionRef(Constant<member>, Object& object)
-      : object_(to_void(object)), call_([](void* self, Args... args) -> R {
-          return static_cast<R>(
-              (static_cast<Object*>(self)->*member)(static_cast<Args&&>(args)...));
-        }) {}
+      : object_(const_cast<std::remove_cv_t<Object>*>(__builtin_addressof(object))),
+        call_(&call_member<member, Object>) {}
   /// Deleted, since a temporary would be destroyed after the assignment: assign another reference,
   /// or `{}`.
   template <class F>
@@ -52,9 +50,14 @@ class FunctionRef<R(Args...)> {
   }
 
  private:
-  template <class F>
-  static constexpr void* to_void(F& f) {
-    return const_cast<std::remove_cv_t<F>*>(__builtin_addressof(f));
+  // Functions instead of lambdas in the constructors, which would be three functions each.
+  template <class Object>
+  static constexpr R call_object(void* object, Args... args) {
+    return static_cast<R>((*static_cast<Object*>(object))(static_cast<Args&&>(args)...));
+  }
+  template <auto member, class Object>
+  static constexpr R call_member(void* object, Args... args) {
+    return static_cast<R>((static_cast<Object*>(object)->*member)(static_cast<Args&&>(args)...));
   }
 
   void* object_ = nullptr;
