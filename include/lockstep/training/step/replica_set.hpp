@@ -26,6 +26,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/core/numbers/finite.hpp"
+#include "lockstep/core/owned_list.hpp"
 #include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -49,6 +50,27 @@ namespace lockstep::detail {
 /// <lockstep/parameter_server.hpp> includes.
 template <class Set>
 class DistantTables;
+
+/// The examples of a slice of a batch, which `full` slices divide; the slices after these are empty.
+inline Slice rows_of_slice(std::size_t batch, std::size_t full, std::size_t slice) {
+  return slice < full ? slice_of(batch, full, slice) : Slice{batch, 0};
+}
+
+/// The examples of a process, whose slices are `first` to `last`, in a batch of any size.
+struct ProcessShare {
+  std::size_t slices, first, last;
+  Slice operator()(std::size_t batch) const {
+    const Slice a = rows_of_slice(batch, slices, first), b = rows_of_slice(batch, slices, last);
+    return {a.first, b.first + b.count - a.first};
+  }
+};
+
+/// Whether all elements of a parameter are finite in `values`, those of all parameters.
+template <class T>
+bool is_finite_in(const std::vector<T>& values, const NamedParameter& parameter) {
+  const T* const first = values.data() + parameter.offset;
+  return std::all_of(first, first + parameter.shape.size(), [](T v) { return is_finite(v); });
+}
 
 /// The replicas of a model and the session that runs them, without the steps, which Replicas adds.
 ///
@@ -161,13 +183,9 @@ class ReplicaSet : public AnyReplicas {
   }
 
   /// A function from the size of a global batch to the part that this process loads.
-  auto share() const {
+  ProcessShare share() const {
     const Slice here = slices_here();
-    return [slices = full_slices(), first = here.first,
-            last = here.first + here.count - 1](std::size_t global) {
-      const Slice a = rows_of_slice(global, slices, first), b = rows_of_slice(global, slices, last);
-      return Slice{a.first, b.first + b.count - a.first};
-    };
+    return {full_slices(), here.first, here.first + here.count - 1};
   }
 
   /// \throws ReplicasDiverged unless all replicas hold bit-identical weights and optimizer state,
@@ -476,14 +494,11 @@ class ReplicaSet : public AnyReplicas {
     for (std::size_t i = 0; i < losses.size(); ++i) losses[i] = first().slice_loss(i);
     const std::vector<T> gradients = known_gradients();
     const std::vector<T> weights = is_distant() ? std::vector<T>() : this->weights();
-    const auto are_finite = [](const std::vector<T>& of, const NamedParameter& p) {
-      const auto* const first = of.data() + p.offset;
-      return std::all_of(first, first + p.shape.size(), [](T v) { return detail::is_finite(v); });
-    };
     return name_not_finite(
         named_parameters<Net>(),
-        [&](const NamedParameter& p) { return gradients.empty() || are_finite(gradients, p); },
-        [&](const NamedParameter& p) { return weights.empty() || are_finite(weights, p); }, losses,
+        [&](const NamedParameter& p) { return gradients.empty() || is_finite_in(gradients, p); },
+        [&](const NamedParameter& p) { return weights.empty() || is_finite_in(weights, p); },
+        losses,
         [&](std::size_t slice) {
           std::size_t rank = 0;
           for (Slice its = slices_of(0); slice < its.first || slice >= its.first + its.count;)
@@ -565,8 +580,9 @@ class ReplicaSet : public AnyReplicas {
     check_whole();
     const std::vector<ParameterInfo> infos = parameters_of<Net>();
     std::vector<std::string> result;
-    for (const auto& replica : replicas_)
-      result.push_back(hash_weights(infos, bytes_of(weights_of(*replica), state_of(*replica))));
+    for (std::size_t i = 0; i < replicas_.size(); ++i)
+      result.push_back(
+          hash_weights(infos, bytes_of(weights_of(*replicas_[i]), state_of(*replicas_[i]))));
     return result;
   }
   /// The same of each replica of the job, in rank order. All processes must call it.
@@ -601,7 +617,7 @@ class ReplicaSet : public AnyReplicas {
   }
   /// The examples of a slice.
   Slice rows_of_slice(std::size_t global, std::size_t slice) const {
-    return rows_of_slice(global, full_slices(), slice);
+    return detail::rows_of_slice(global, full_slices(), slice);
   }
   /// Which replicas compute and which own weights.
   ReplicaRoles roles() const {
@@ -693,9 +709,6 @@ class ReplicaSet : public AnyReplicas {
   template <class>
   friend class DistantTables;
 
-  static Slice rows_of_slice(std::size_t global, std::size_t full, std::size_t slice) {
-    return slice < full ? slice_of(global, full, slice) : Slice{global, 0};
-  }
   bool is_distant() const {
     if constexpr (has_distant_tables)
       return tables_ != nullptr;
@@ -852,9 +865,9 @@ class ReplicaSet : public AnyReplicas {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       const Slice mine = mine_[r.local];
-      replicas_[r.local] =
-          std::make_unique<Replica>(r.device, optimizer_, segments, slices(), mine, is_one_replica,
-                                    r.rank, session_.replicas(), roles(), policy(), shared);
+      replicas_.own(r.local,
+                    new Replica(r.device, optimizer_, segments, slices(), mine, is_one_replica,
+                                r.rank, session_.replicas(), roles(), policy(), shared));
       if (r.local == 0) threads_ = r.device.threads();
     });
     is_divided_ = false;
@@ -1164,10 +1177,10 @@ class ReplicaSet : public AnyReplicas {
   std::unique_ptr<PenaltySegment[]> penalties_;  // under these settings
   std::shared_ptr<StepTrace> trace_;  // while one records; before session_, which has its lanes
   Session session_;
-  std::unique_ptr<ElasticRuns> elastic_;            // null unless the job is elastic
-  std::vector<Slice> mine_;                         // the slices of each local replica
-  std::vector<std::unique_ptr<Replica>> replicas_;  // after session_, so destroyed before it
-  std::exception_ptr gone_{};                       // why there are none
+  std::unique_ptr<ElasticRuns> elastic_;  // null unless the job is elastic
+  std::vector<Slice> mine_;               // the slices of each local replica
+  OwnedList<Replica> replicas_;           // after session_, so destroyed before it
+  std::exception_ptr gone_{};             // why there are none
   std::uint64_t step_ = 0;
   std::uint64_t sets_ = 0;  // calls of `set` since the last comparison of the replicas
   bool has_averages_in_weights_ = false;  // see swap_averages

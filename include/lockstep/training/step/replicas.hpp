@@ -36,6 +36,12 @@ class AsynchronousSteps;  // of strategies with asynchronous steps
 template <class Replicas>
 class Profiler;  // include <lockstep/training/report/profile.hpp> to call model.profile
 
+/// A step whose sums nobody has read.
+struct PendingStep {
+  std::size_t examples;  // of the global batch
+  double mean_over;
+};
+
 /// The replicas of a model and the steps that they make.
 template <class Net, class S, class L, class O, class... Ms>
 class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
@@ -142,7 +148,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
       const std::uint64_t begin = *std::exchange(round_begin_, std::nullopt);
       if (!this->first().policy().keeps_beginning()) return;
       // Not in the replicas' threads: the session may have ended.
-      for (const auto& replica : replicas_) replica->discard_round(rounds_);
+      for (std::size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->discard_round(rounds_);
       are_equal_ = false;
       step_ = begin;
     }
@@ -246,7 +252,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     add_sums(running, pending_.size() - 1, pending_.size());
     if (!counts) {
       pending_.pop_back();
-      for (const auto& replica : replicas_) replica->drop_last_sums();
+      for (std::size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->drop_last_sums();
     }
     return running.logs();
   }
@@ -628,8 +634,8 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   void throw_device_errors() {
     if constexpr (DefersErrors<typename device::Context>) {
       std::exception_ptr first;
-      for (const auto& replica : replicas_) try {
-          replica->throw_device_error();
+      for (std::size_t i = 0; i < replicas_.size(); ++i) try {
+          replicas_[i]->throw_device_error();
         } catch (...) {
           if (!first) first = std::current_exception();
         }
@@ -660,11 +666,6 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   using Base::sets_;
   using Base::step_;
   using Base::trace_;
-  /// A step whose sums nobody has read.
-  struct PendingStep {
-    std::size_t examples;  // of the global batch
-    double mean_over;
-  };
   std::vector<PendingStep> pending_;
   std::size_t read_ = 0;                        // of them, by read_step
   double mean_over_ = 0;                        // of the last step
