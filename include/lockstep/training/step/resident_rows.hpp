@@ -23,6 +23,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/rows.hpp"
+#include "lockstep/core/owned_list.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
@@ -76,8 +77,9 @@ class ResidentRows {
         part_(std::move(part)),
         classes_(classes),
         weighed_(weighed.size()),
-        largest_(largest),
-        copies_(replicas) {}
+        largest_(largest) {
+    copies_.resize(replicas);
+  }
   ResidentRows(const ResidentRows&) = delete;
   ResidentRows& operator=(const ResidentRows&) = delete;
 
@@ -105,7 +107,7 @@ class ResidentRows {
     if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn() * weighed_);
     for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
     copy->y = Buffer<Context, Target>(context, largest_ * target_size());
-    copies_[local] = std::move(copy);
+    copies_.own(local, copy.release());
   }
 
   /// Same contract as Loader::begin.
@@ -278,7 +280,7 @@ class ResidentRows {
   ClassTable classes_;
   std::size_t weighed_;
   std::size_t largest_;
-  std::vector<std::unique_ptr<Copy>> copies_;
+  OwnedList<Copy> copies_;
   Pass pass_;
   std::optional<pipeline::StreamOf<Data>> stream_;
   std::uint64_t ordinal_ = 0, first_drawn_ = 0, draws_ = 0;

@@ -11,6 +11,7 @@
 #include "lockstep/cuda.hpp"
 #include "support/profiled_model.hpp"
 #include "support/refusal.hpp"
+#include "support/scaled.hpp"
 #include "support/test_gpu.hpp"
 
 using namespace lockstep;
@@ -20,10 +21,8 @@ namespace {
 
 OneDevice<Cuda> gpu_with(const CudaOptions& options) { return {.on = {0, options}}; }
 
-/// Its loss scale doubles every third step.
-struct Growing : MixedFloat16 {
-  static constexpr LossScaling loss_scaling{0x1p8, 3};
-};
+/// Its loss scale doubles every second step.
+using Growing = testing::Scaled<4, 2, float16>;
 
 struct Cnn : Sequential<Input<12, 12, 1>, Conv2D<8, 3>, ReLU, MaxPooling2D<>, Flatten, Dense<6>,
                         ReLU, Dense<3>> {};
