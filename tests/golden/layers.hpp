@@ -15,13 +15,20 @@ namespace golden {
 
 namespace ls = lockstep;
 
-/// The file's tensors `prefix` + name for each weight of L, or for each untrained parameter,
-/// concatenated as in the plan's flat buffers.
+using Parameters = std::vector<ls::Parameter>;
 template <class L>
-std::vector<double> weights(const GoldenFile& file, const ls::Shape& in, const std::string& prefix,
-                            bool trainable = true) {
+Parameters parameters(const ls::Shape& in) {
+  Parameters result;
+  for (const ls::Parameter& p : L::parameters(in)) result.push_back(p);
+  return result;
+}
+
+/// The file's tensors `prefix` + name for each weight, or for each untrained parameter,
+/// concatenated as in the plan's flat buffers.
+inline std::vector<double> weights(const GoldenFile& file, const Parameters& parameters,
+                                   const std::string& prefix, bool trainable = true) {
   std::vector<double> flat;
-  for (const ls::Parameter& p : L::parameters(in)) {
+  for (const ls::Parameter& p : parameters) {
     if (!p.present || p.trainable != trainable) continue;
     const std::string name = prefix + std::string(p.name);
     REQUIRE(file.values(name).size() == p.shape.size());
@@ -30,33 +37,60 @@ std::vector<double> weights(const GoldenFile& file, const ls::Shape& in, const s
   }
   return flat;
 }
+template <class L>
+std::vector<double> weights(const GoldenFile& file, const ls::Shape& in,
+                            const std::string& prefix) {
+  return weights(file, parameters<L>(in), prefix);
+}
 
-/// Compares layer L with `layer_<name>`: outputs in training and inference, dx, the gradient of
-/// each weight, and the untrained parameters after training. `has_dx`: Keras' dx is the derivative.
-template <class D, class L>
-void meets_layer(const std::string& name, double allowed = tolerance<D>, bool has_dx = true) {
+/// Layer L on a device: the code that compares it is the same for all layers.
+template <class D>
+struct LayerRuns {
+  using T = typename D::real;
+  Parameters (*parameters)(const ls::Shape& in);
+  ls::Shape (*out)(const ls::Shape& in);
+  testing::LayerResult<T> (*run)(const ls::Shape& in, std::size_t count, const std::vector<T>& x,
+                                 const std::vector<T>& w, const std::vector<T>& dy,
+                                 const testing::RunOptions<T>& options);
+};
+
+template <class D>
+void meets_layer(const LayerRuns<D>& layer, const std::string& name, double allowed, bool has_dx) {
   DYNAMIC_SECTION(name) {
     using T = typename D::real;
     const GoldenFile file("layer_" + name);
     const ls::Shape in = file.example_shape("x");
     const std::size_t count = file.count("x");
-    const auto op = L::op(in);
-    REQUIRE(op.out() == file.example_shape("y_train"));
+    const Parameters all = layer.parameters(in);
+    REQUIRE(layer.out(in) == file.example_shape("y_train"));
     const auto x = testing::as<T>(file.values("x")), c = testing::as<T>(file.values("c"));
-    const auto w = testing::as<T>(weights<L>(file, in, "param/"));
+    const auto w = testing::as<T>(weights(file, all, "param/"));
 
-    const auto state = testing::as<T>(weights<L>(file, in, "param/", false));
+    const auto state = testing::as<T>(weights(file, all, "param/", false));
 
-    const auto run = testing::run_layer<D>(op, count, x, w, c, {.state = state});
+    const auto run = layer.run(in, count, x, w, c, {.state = state});
     CHECK(testing::relative_error(run.y, file.values("y_train")) < allowed);
     if (has_dx) CHECK(testing::relative_error(run.dx, file.values("dx")) < allowed);
-    CHECK(testing::relative_error(run.dw, weights<L>(file, in, "d/")) < allowed);
-    CHECK(testing::relative_error(run.state, weights<L>(file, in, "after/", false)) < allowed);
-    const auto infer =
-        testing::run_layer<D>(op, count, x, w, {}, {.training = false, .state = state});
+    CHECK(testing::relative_error(run.dw, weights(file, all, "d/")) < allowed);
+    CHECK(testing::relative_error(run.state, weights(file, all, "after/", false)) < allowed);
+    const auto infer = layer.run(in, count, x, w, {}, {.training = false, .state = state});
     CHECK(testing::relative_error(infer.y, file.values("y_infer")) < allowed);
     CHECK(infer.state == state);
   }
+}
+
+/// Compares layer L with `layer_<name>`: outputs in training and inference, dx, the gradient of
+/// each weight, and the untrained parameters after training. `has_dx`: Keras' dx is the derivative.
+template <class D, class L>
+void meets_layer(const std::string& name, double allowed = tolerance<D>, bool has_dx = true) {
+  using T = typename D::real;
+  static constexpr LayerRuns<D> runs{
+      parameters<L>, [](const ls::Shape& in) { return L::op(in).out(); },
+      [](const ls::Shape& in, std::size_t count, const std::vector<T>& x, const std::vector<T>& w,
+         const std::vector<T>& dy, const testing::RunOptions<T>& options) {
+        return testing::run_layer<D>(L::op(in), count, x, w, dy, options);
+      }};
+  meets_layer(runs, name, allowed, has_dx);
 }
 
 /// Compares a rule that merges two values with `layer_<name>`.

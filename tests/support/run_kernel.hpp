@@ -137,10 +137,45 @@ struct PoisoningUpdate {
   }
 };
 
+/// The parts of an op's kernel, so that the code that runs it is the same for all ops.
+template <class D>
+struct OpCalls {
+  using Pass = void (*)(const void* op, const lockstep::Io<D>&, void* prepared);
+  const void* op;
+  std::size_t out_size, saved, saved_once;
+  bool keeps_x, keeps_y, keeps_x2, updates, in_place, dx_in_place;
+  lockstep::detail::PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
+  Pass forward, backward;
+};
+template <class D, class OpOrConstant>
+OpCalls<D> calls_of(const OpOrConstant& constant_or_op) {
+  using TheOp = typename OpOf<OpOrConstant>::type;
+  using K = lockstep::Kernel<TheOp, D>;
+  static_assert(!K::in_place || !K::keeps_x, "an in-place kernel cannot keep x");
+  // As the engine calls it: in the compiled form, a kernel of the library is compiled once.
+  using Calls = lockstep::detail::KernelCalls<
+      TheOp, D, std::is_same_v<OpOrConstant, TheOp> && lockstep::detail::of_library<TheOp, D>,
+      OpOrConstant>;
+  const TheOp& op = constant_or_op;
+  return {&op,
+          op.out().size(),
+          K::saved(op),
+          K::saved_once(op),
+          K::keeps_x,
+          K::keeps_y,
+          K::keeps_x2,
+          K::updates,
+          K::in_place,
+          K::dx_in_place,
+          Calls::prepare,
+          Calls::forward,
+          Calls::backward};
+}
+
 /// One forward and backward pass. \throws std::logic_error unless the kernel has each weight
 /// updated exactly once.
-template <class D, class OpOrConstant>
-LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::size_t count,
+template <class D>
+LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
                                        const std::vector<typename D::real>& x,
                                        const std::vector<typename D::real>& w,
                                        const std::vector<typename D::real>& dy,
@@ -148,15 +183,8 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
                                        const D& device) {
   using T = typename D::real;
   using A = lockstep::ActivationOf<D>;
-  using TheOp = typename OpOf<OpOrConstant>::type;
-  using K = lockstep::Kernel<TheOp, D>;
-  // As the engine calls it: in the compiled form, a kernel of the library is compiled once.
-  using Calls = lockstep::detail::KernelCalls<
-      TheOp, D, std::is_same_v<OpOrConstant, TheOp> && lockstep::detail::of_library<TheOp, D>,
-      OpOrConstant>;
-  const TheOp& op = constant_or_op;
   const bool in_place = sharing.y_is_x;
-  const std::size_t out_size = count * op.out().size();
+  const std::size_t out_size = count * op.out_size;
 
   auto context = device.open(1, 0);
   [[maybe_unused]] const auto scope = context.scope();
@@ -167,7 +195,7 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
   DeviceArray<D, T> dw_memory(context, w.size()), batch_memory(context, x);
   DeviceArray<D, A> dx_memory(context, options.want_dx ? x.size() : 0);
   DeviceArray<D, A> dx2_memory(context, options.x2.size());
-  DeviceArray<D, std::byte> saved(context, count * K::saved(op)), once(context, K::saved_once(op));
+  DeviceArray<D, std::byte> saved(context, count * op.saved), once(context, op.saved_once);
   auto& y = in_place ? x_memory : y_memory;
 
   GroupOfOne group;
@@ -191,42 +219,42 @@ LayerResult<typename D::real> run_once(const OpOrConstant& constant_or_op, std::
                      nullptr,
                      nullptr};
   if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
-  if (K::saved(op) == 0) io.saved = nullptr;
-  if (K::saved_once(op) == 0) io.once = nullptr;
+  if (op.saved == 0) io.saved = nullptr;
+  if (op.saved_once == 0) io.once = nullptr;
   if (w.empty()) io.w = nullptr;
   if (options.state.empty()) io.state = nullptr;
-  const auto call = [&](const auto& pass) {
-    const lockstep::detail::PreparedOp prepared = Calls::prepare(&op, context, count);
+  const auto call = [&](typename OpCalls<D>::Pass pass) {
+    const lockstep::detail::PreparedOp prepared = op.prepare(op.op, context, count);
     std::optional<DeviceArray<D, std::byte>> scratch;
     if (prepared.state) {
       scratch.emplace(context, prepared.scratch_bytes);
       io.scratch = scratch->data();
     }
-    pass(&op, io, prepared.state.get());
+    pass(op.op, io, prepared.state.get());
     context.synchronize();
     io.scratch = nullptr;
   };
 
   LayerResult<T> result;
-  call(Calls::forward);
+  call(op.forward);
   result.y = as<T>(y.download());
   if (options.training) {
-    if (!K::keeps_x && !in_place) x_memory.poison();
-    if (!K::keeps_y) y.poison();
-    if (!K::keeps_x2) x2_memory.poison();
+    if (!op.keeps_x && !in_place) x_memory.poison();
+    if (!op.keeps_y) y.poison();
+    if (!op.keeps_x2) x2_memory.poison();
     // As in the engine.
-    if (!K::keeps_x) io.x = nullptr, io.batch = nullptr;
-    if (!K::keeps_y) io.y = nullptr;
-    if (!K::keeps_x2) io.x2 = nullptr;
+    if (!op.keeps_x) io.x = nullptr, io.batch = nullptr;
+    if (!op.keeps_y) io.y = nullptr;
+    if (!op.keeps_x2) io.x2 = nullptr;
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
     PoisoningUpdate<T> update{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
-    if (K::updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(update);
+    if (op.updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(update);
     io.dx = options.want_dx ? dx.data() : nullptr;
     io.dx2 = binary ? dx2_memory.data() : nullptr;
     io.dw = w.empty() ? nullptr : dw_memory.data();
-    call(Calls::backward);
+    call(op.backward);
     if (options.want_dx) result.dx = as<T>(dx.download());
     if (io.update && update.times != std::vector<int>(w.size(), 1))
       throw std::logic_error("the kernel does not update each weight exactly once");
@@ -242,6 +270,28 @@ template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// A run, and the same in place or with early updates if the kernel supports it.
+template <class D>
+LayerResult<typename D::real> run_all_ways(const OpCalls<D>& op, std::size_t count,
+                                           const std::vector<typename D::real>& x,
+                                           const std::vector<typename D::real>& w,
+                                           const std::vector<typename D::real>& dy,
+                                           const RunOptions<typename D::real>& options,
+                                           const D& device) {
+  const auto result = run_once<D>(op, count, x, w, dy, options, {}, device);
+  if (op.in_place) {
+    const auto again = run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
+    if (!same_bits(result.y, again.y) || !same_bits(result.dx, again.dx))
+      throw std::logic_error("the kernel gives different results if y aliases x");
+  }
+  if (op.dx_in_place) {
+    const auto again = run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
+    if (!same_bits(result.dw, again.dw) || !same_bits(result.dx, again.dx))
+      throw std::logic_error("the kernel gives different results if dx aliases x");
+  }
+  return result;
 }
 
 }  // namespace once
@@ -261,20 +311,7 @@ LayerResult<typename D::real> run_layer(const OpOrConstant& op, std::size_t coun
                                         const std::vector<typename D::real>& dy,
                                         const RunOptions<typename D::real>& options = {},
                                         const D& device = {}) {
-  using K = lockstep::Kernel<typename once::OpOf<OpOrConstant>::type, D>;
-  static_assert(!K::in_place || !K::keeps_x, "an in-place kernel cannot keep x");
-  const auto result = once::run_once<D>(op, count, x, w, dy, options, {}, device);
-  if constexpr (K::in_place) {
-    const auto again = once::run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
-    if (!once::same_bits(result.y, again.y) || !once::same_bits(result.dx, again.dx))
-      throw std::logic_error("the kernel gives different results if y aliases x");
-  }
-  if constexpr (K::dx_in_place) {
-    const auto again = once::run_once<D>(op, count, x, w, dy, options, {.dx_is_x = true}, device);
-    if (!once::same_bits(result.dw, again.dw) || !once::same_bits(result.dx, again.dx))
-      throw std::logic_error("the kernel gives different results if dx aliases x");
-  }
-  return result;
+  return once::run_all_ways<D>(once::calls_of<D>(op), count, x, w, dy, options, device);
 }
 
 /// ||a - b|| / ||b||; NaN if a contains NaN, infinite if the sizes differ.

@@ -288,10 +288,9 @@ class Model<Net, S, L, O, Ms...> {
     check_between_steps("evaluate");
     if constexpr (detail::DataFor<Data, Labels>)
       return replicas_.or_fail([&] {
-        return detail::call_together(
-            replicas_, kept_, options.stop,
-            [&] { return detail::run_evaluate(replicas_, kept_, data, options); },
-            [] { return Logs(); });
+        return detail::call_together<Logs>(replicas_, kept_, options.stop, [&] {
+          return detail::run_evaluate(replicas_, kept_, data, options);
+        });
       });
     static_assert(detail::explained<Data, Labels>);
     return {};
@@ -306,10 +305,9 @@ class Model<Net, S, L, O, Ms...> {
     if constexpr (BatchedDataset<Data> && has_one_feature<Data>)
       return replicas_.or_fail([&] {
         return Predictions<T>(
-            detail::call_together(
+            detail::call_together<std::vector<T>>(
                 replicas_, kept_, options.stop,
-                [&] { return detail::run_predict(replicas_, kept_, data, options); },
-                [] { return std::vector<T>(); }),
+                [&] { return detail::run_predict(replicas_, kept_, data, options); }),
             Net::output_shape, output_ports);
       });
     static_assert(sizeof(detail::CheckBatched<Data>) > 0 && has_one_feature<Data>,
@@ -585,9 +583,8 @@ class Model<Net, S, L, O, Ms...> {
   /// call it. \throws PeerLost if one of them is lost.
   std::vector<std::string> job_replica_weights_sha256() {
     return replicas_.or_fail([&] {
-      return detail::call_together(
-          replicas_, kept_, {}, [&] { return replicas_.digests_of_job(); },
-          [] { return std::vector<std::string>(); });
+      return detail::call_together<std::vector<std::string>>(
+          replicas_, kept_, {}, [&] { return replicas_.digests_of_job(); });
     });
   }
 
@@ -737,10 +734,8 @@ class Model<Net, S, L, O, Ms...> {
   template <class F>
   std::invoke_result_t<F> together(const F& f) {
     const detail::CancellationDeferred deferred;
-    return replicas_.or_fail([&] {
-      return detail::call_together(replicas_, kept_, {}, f,
-                                   [] { return std::invoke_result_t<F>(); });
-    });
+    return replicas_.or_fail(
+        [&] { return detail::call_together<std::invoke_result_t<F>>(replicas_, kept_, {}, f); });
   }
   /// \throws UsageError within a step of the program's own.
   void check_between_steps(const char* call) const {

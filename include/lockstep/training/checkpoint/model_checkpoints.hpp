@@ -35,7 +35,7 @@ struct ModelCheckpoints {
       kept.restore(loaded);
       return true;
     };
-    call_together(replicas, kept, {}, load, [] { return false; });
+    call_together<bool>(replicas, kept, {}, load);
   }
 };
 

@@ -161,20 +161,19 @@ class ElasticRuns {
 LOCKSTEP_COLD_DECL std::unique_ptr<ElasticRuns> make_elastic_runs();
 
 /// Calls f(), a collective call of the model: in an elastic job within the rules above. `stop` ends
-/// its waits for other processes; `otherwise()` is the result in a process that joins after the call.
-template <class F, class Otherwise>
-std::invoke_result_t<F> call_together(AnyReplicas& replicas, BetweenRuns& kept,
-                                      const std::stop_token& stop, const F& f,
-                                      const Otherwise& otherwise) {
+/// its waits for other processes. The result in a process that joins after the call is R().
+template <class R>
+R call_together(AnyReplicas& replicas, BetweenRuns& kept, const std::stop_token& stop,
+                FunctionRef<R()> f) {
   ElasticRuns* const elastic = replicas.elastic();
   if (elastic == nullptr) return f();
   if (elastic->is_in_call()) {
     elastic->check_nested_call();
     return f();
   }
-  std::optional<std::invoke_result_t<F>> result;
+  std::optional<R> result;
   elastic->repeat(replicas, kept, stop, [&] { result.emplace(f()); }, [&] { result.reset(); });
-  return result ? std::move(*result) : otherwise();
+  return result ? std::move(*result) : R();
 }
 
 }  // namespace lockstep::detail

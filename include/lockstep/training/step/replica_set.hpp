@@ -26,7 +26,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers/digest64.hpp"
 #include "lockstep/core/numbers/finite.hpp"
-#include "lockstep/core/owned_list.hpp"
 #include "lockstep/core/process/threads.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/strategies/virtual_shards.hpp"
@@ -41,6 +40,7 @@
 #include "lockstep/training/report/memory_use.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
+#include "lockstep/training/step/owned_list.hpp"
 #include "lockstep/training/step/replica.hpp"
 #include "lockstep/training/weights_file.hpp"
 

@@ -23,7 +23,6 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/loaded_batch.hpp"
 #include "lockstep/concepts/rows.hpp"
-#include "lockstep/core/owned_list.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/data/operations/class_weights.hpp"
@@ -32,6 +31,7 @@
 #include "lockstep/data/operations/weight_shapes.hpp"
 #include "lockstep/data/pipe.hpp"
 #include "lockstep/model/buffer.hpp"
+#include "lockstep/training/step/owned_list.hpp"
 
 namespace lockstep::detail {
 

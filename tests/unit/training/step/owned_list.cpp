@@ -1,4 +1,4 @@
-#include "lockstep/core/owned_list.hpp"
+#include "lockstep/training/step/owned_list.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
