@@ -257,7 +257,7 @@ TEST_CASE("a checkpoint keeps the scale and the count of finite steps") {
   Scales expected;
   train(whole, steps, expected);
   REQUIRE(whole.model.updates() > 0);
-  REQUIRE(whole.model.updates() < steps);  // some were skipped
+  REQUIRE(whole.model.updates() < steps);     // some were skipped
   for (const int before : {1, 11, 12, 13}) {  // of the last three one within a count
     CAPTURE(before);
     const Folder folder;
