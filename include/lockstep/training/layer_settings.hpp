@@ -49,15 +49,16 @@ class LayerSettings {
     return {rate_.empty() ? 1 : rate_[parameter], decay_.empty() ? 1 : decay_[parameter]};
   }
 
-  /// Whether the layers that the patterns select train. \throws UsageError for a pattern that selects
+  /// These settings where the layers that the patterns select train, or do not. \throws UsageError for a pattern that selects
   /// no layer with parameters, or a frozen one.
-  LOCKSTEP_COLD_DECL void set_trainable(std::span<const Node> nodes, const NamePatterns& layers,
-                                        bool on);
-  /// Sets one of the multipliers of the parameters that the patterns select. \throws UsageError for a
+  LOCKSTEP_COLD_DECL LayerSettings with_trainable(std::span<const Node> nodes,
+                                                  const NamePatterns& layers, bool on) const;
+  /// These settings with another multiplier of the parameters that the patterns select. \throws UsageError for a
   /// pattern that selects no parameter with a gradient, and for a negative or infinite value.
-  LOCKSTEP_COLD_DECL void set_multiplier(const char* call,
-                                         std::span<const NamedParameter> parameters,
-                                         const NamePatterns& names, Multiplier which, double value);
+  LOCKSTEP_COLD_DECL LayerSettings with_multiplier(const char* call,
+                                                   std::span<const NamedParameter> parameters,
+                                                   const NamePatterns& names, Multiplier which,
+                                                   double value) const;
 
   LOCKSTEP_COLD_DECL NamedSettings named(std::span<const Node> nodes,
                                          std::span<const NamedParameter> parameters) const;
@@ -70,7 +71,7 @@ class LayerSettings {
   /// UsageError if a step computes layers of which only some are.
   LOCKSTEP_COLD_DECL std::string held_steps(std::span<const PlacedStep> steps,
                                             std::span<const Node> nodes) const;
-  bool operator==(const LayerSettings&) const = default;
+  LOCKSTEP_COLD_DECL bool operator==(const LayerSettings& other) const;
 
  private:
   // Of types that the library has anyway: each other vector costs a program compile time.

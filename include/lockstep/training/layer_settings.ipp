@@ -59,8 +59,8 @@ namespace lockstep::detail {
   return n.w_count + n.state_count > 0 && !n.is_activation;
 }
 
-void LayerSettings::set_trainable(std::span<const Node> nodes, const NamePatterns& layers,
-                                  bool on) {
+LayerSettings LayerSettings::with_trainable(std::span<const Node> nodes, const NamePatterns& layers,
+                                            bool on) const {
   std::string held = held_;
   held.resize(nodes.size(), '0');
   for (const std::string& pattern : layers) {
@@ -83,15 +83,19 @@ void LayerSettings::set_trainable(std::span<const Node> nodes, const NamePattern
           "set_trainable: {} selects no layer with parameters; the nearest names are {}",
           shown_name(pattern), near_names(pattern, names));
   }
-  held_ = held.find('1') == std::string::npos ? std::string() : std::move(held);
+  LayerSettings result = *this;
+  result.held_ = held.find('1') == std::string::npos ? std::string() : std::move(held);
+  return result;
 }
 
-void LayerSettings::set_multiplier(const char* call, std::span<const NamedParameter> parameters,
-                                   const NamePatterns& names, Multiplier which, double value) {
+LayerSettings LayerSettings::with_multiplier(const char* call,
+                                             std::span<const NamedParameter> parameters,
+                                             const NamePatterns& names, Multiplier which,
+                                             double value) const {
   if (!(value >= 0) || !std::isfinite(value))
     throw UsageError("{}: the multiplier is {}; it must be at least 0 and finite", call, value);
-  std::vector<double>& its = which == Multiplier::rate ? rate_ : decay_;
-  std::vector<double> values = its;
+  LayerSettings result = *this;
+  std::vector<double>& values = which == Multiplier::rate ? result.rate_ : result.decay_;
   values.resize(parameters.size(), 1);
   for (const std::string& pattern : names) {
     std::vector<std::string> all;
@@ -110,7 +114,11 @@ void LayerSettings::set_multiplier(const char* call, std::span<const NamedParame
   bool is_default = true;
   for (const double v : values) is_default = is_default && v == 1;
   if (is_default) values.clear();
-  its = std::move(values);
+  return result;
+}
+
+bool LayerSettings::operator==(const LayerSettings& other) const {
+  return held_ == other.held_ && rate_ == other.rate_ && decay_ == other.decay_;
 }
 
 NamedSettings LayerSettings::named(std::span<const Node> nodes,

@@ -513,13 +513,11 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] Architecture architecture() const override { return lockstep::architecture<Net>(); }
   /// See Model::set_trainable.
   [[gnu::cold]] void set_trainable(const NamePatterns& layers, bool on) override {
-    change_settings([&](LayerSettings& its) { its.set_trainable(nodes, layers, on); });
+    change_settings(settings_->with_trainable(nodes, layers, on));
   }
   [[gnu::cold]] void set_multiplier(const char* call, const NamePatterns& names, Multiplier which,
                                     double value) {
-    change_settings([&](LayerSettings& its) {
-      its.set_multiplier(call, named_parameters<Net>(), names, which, value);
-    });
+    change_settings(settings_->with_multiplier(call, named_parameters<Net>(), names, which, value));
   }
   std::size_t held_weights() const { return settings_->held_weights(nodes); }
   /// The settings that differ from the defaults, by name.
@@ -1041,21 +1039,15 @@ class ReplicaSet : public AnyReplicas {
   /// Applies settings_ to all replicas of this process.
   [[gnu::cold]] void apply_settings() {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
-    constexpr std::size_t most = static_cast<std::size_t>(Net::graph.parameters) + 1;
-    penalties_ = std::make_unique<PenaltySegment[]>(most);
-    const std::span<const PenaltySegment> penalties(
-        penalties_.get(),
-        penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_.get()));
+    const std::span<const PenaltySegment> penalties =
+        penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->change_layers(*settings_, segments, penalties);
     });
   }
-  /// Replaces the settings by what `change` makes of them. \throws its UsageError, and one if this
-  /// model cannot train so; the settings stay as they were.
-  template <class Change>
-  [[gnu::cold]] void change_settings(const Change& change) {
-    LayerSettings next = *settings_;
-    change(next);
+  /// Replaces the settings. \throws UsageError if this model cannot train so; the settings stay as they
+  /// were.
+  [[gnu::cold]] void change_settings(LayerSettings next) {
     if (next == *settings_) return;
     if (next.has_held()) check_holds(next);
     about_to_change();

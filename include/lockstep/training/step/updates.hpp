@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -94,11 +95,10 @@ LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> p
                                                const LayerSettings& settings,
                                                std::span<const Node> nodes, UpdateSegment* result);
 
-/// The penalties of all weights, without those of layers that are held. `result` must have room for as
-/// many segments as there are parameters. \returns their number.
-LOCKSTEP_COLD_DECL std::size_t penalties_of(std::span<const NamedParameter> parameters,
-                                            const LayerSettings& settings,
-                                            std::span<const Node> nodes, PenaltySegment* result);
+/// The penalties of all weights, without those of layers that are held, in `storage`.
+LOCKSTEP_COLD_DECL std::span<const PenaltySegment> penalties_of(
+    std::span<const NamedParameter> parameters, const LayerSettings& settings,
+    std::span<const Node> nodes, std::unique_ptr<PenaltySegment[]>& storage);
 
 /// The facts of an optimizer that the passes of an update need. The segments must outlive the replica.
 struct UpdateFacts {

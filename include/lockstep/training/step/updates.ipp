@@ -36,13 +36,16 @@ template <class F>
   }
 }
 
-std::size_t penalties_of(std::span<const NamedParameter> parameters, const LayerSettings& settings,
-                         std::span<const Node> nodes, PenaltySegment* result) {
-  PenaltySegment* next = result;
+std::span<const PenaltySegment> penalties_of(std::span<const NamedParameter> parameters,
+                                             const LayerSettings& settings,
+                                             std::span<const Node> nodes,
+                                             std::unique_ptr<PenaltySegment[]>& storage) {
+  storage = std::make_unique<PenaltySegment[]>(parameters.size());
+  PenaltySegment* next = storage.get();
   each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t, std::size_t node) {
     *next++ = {p.offset, p.offset + p.shape.size(), settings.is_held(node) ? Penalty{} : p.penalty};
   });
-  return static_cast<std::size_t>(next - result);
+  return {storage.get(), next};
 }
 
 std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,

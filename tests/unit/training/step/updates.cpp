@@ -290,7 +290,7 @@ TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   CHECK(two[0].end == 15);
   CHECK((two[0].decay == 1 && two[1].decay == 0));
   CHECK((two[1].begin == 15 && two[1].end == 23));
-  settings.set_trainable(std::span(Deep::graph.node).first(2), "dense", false);
+  settings = settings.with_trainable(std::span(Deep::graph.node).first(2), "dense", false);
   CHECK(segments(false, {}) == 2);
   CHECK((two[0].is_held && two[0].end == 15 && !two[1].is_held));
 }
