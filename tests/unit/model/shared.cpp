@@ -262,8 +262,8 @@ TEST_CASE("random layers draw other numbers in each call, statistics are updated
   }
   CHECK(a != b);
 
-  using Norm = ls::Shared<"norm", ls::BatchNormalization<ls::momentum(0.5)>>;
-  struct Twice : ls::Sequential<ls::Input<2>, Norm, ls::Dense<2>, Norm> {};
+  using Halving = ls::Shared<"norm", ls::BatchNormalization<ls::momentum(0.5)>>;
+  struct Twice : ls::Sequential<ls::Input<2>, Halving, ls::Dense<2>, Halving> {};
   STATIC_REQUIRE(ls::detail::PlanOf<Twice, Oracle>::plan.averages == 1);
   STATIC_REQUIRE(ls::detail::PlanOf<Twice, Oracle>::plan.averaged_size == 4);
   toy::Machine<Twice, Oracle> twice(4);
