@@ -24,7 +24,8 @@ struct EqualParts {
   bool optimizer = true;  ///< the optimizer's buffers
 };
 
-/// The optimizer's update of one step, for a part of the weights: one UpdateIo per segment.
+/// The optimizer's update of one step, for a part of the weights: one UpdateIo per segment, at least
+/// one, all with one multiplier of the rate.
 template <class D>
 using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 

@@ -277,17 +277,7 @@ class Replica : public DeviceReplica<D, U> {
     double of = 1;
 
     void operator()(std::span<const UpdateIo<D>> parts) {
-      while (!parts.empty()) {
-        const double multiplier = parts[0].rate;
-        std::size_t equal = 1;
-        while (equal < parts.size() && parts[equal].rate == multiplier) ++equal;
-        if (!op || of != multiplier) op.emplace(optimizer.op(rate * multiplier, number));
-        of = multiplier;
-        run(parts.first(equal));
-        parts = parts.subspan(equal);
-      }
-    }
-    void run(std::span<const UpdateIo<D>> parts) const {
+      if (!op || of != parts[0].rate) op.emplace(optimizer.op(rate * (of = parts[0].rate), number));
       if constexpr (UpdatesAll<UpdateOp, D>)
         Kernel<UpdateOp, D>::update_all(*op, parts);
       else
@@ -311,7 +301,7 @@ class Replica : public DeviceReplica<D, U> {
           *replica.context_,
           {.pass = WorkPass::update, .part = "optimizer", .step = replica.step_});
       const auto first = static_cast<std::size_t>(g - replica.engine_.gradients().data());
-      rule(replica.policy_.parts_of(rule.rate, {first, count}));
+      replica.policy_.apply_to({first, count}, rule, rule.rate);
     }
   };
 

@@ -65,7 +65,7 @@ class ServedUpdate : public Updates<D> {
   [[gnu::cold]] void update_alone(UpdateRule<D> rule, double rate, std::uint64_t step,
                                   typename Base::SumOverOwners sum, std::span<const Slice> parts) {
     if (!parts.empty() && this->is_by_parts()) {
-      for (const Slice& part : parts) rule(this->parts_of(rate, part));
+      for (const Slice& part : parts) this->apply_to(part, rule, rate);
       return this->end(step);
     }
     const auto sum_once = [&](std::span<double> values) {

@@ -175,6 +175,8 @@ class Updates {
   /// it meets and that is not held. `range` must not extend beyond one owned range. Valid until the
   /// next call.
   std::span<const UpdateIo<D>> parts_of(double rate, Slice range);
+  /// Calls the rule for the parts of `range`, once for all neighbours with one multiplier of the rate.
+  void apply_to(Slice range, UpdateRule<D> rule, double rate);
 
  protected:
   /// Call before the update of a step. \returns false if the step only accumulates gradients.
@@ -182,7 +184,7 @@ class Updates {
     return is_by_parts() || pass_over_gradients(step, sum);
   }
   void apply(UpdateRule<D> rule, double rate) {
-    for (const Slice& range : owned_) rule(parts_of(rate, range));
+    for (const Slice& range : owned_) apply_to(range, rule, rate);
   }
   /// Call after the update of a step, or instead of an update if `begin` returned false.
   void end(std::uint64_t step) {
@@ -342,6 +344,16 @@ auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<
     });
   }
   return parts_;
+}
+
+template <class D>
+void Updates<D>::apply_to(Slice range, UpdateRule<D> rule, double rate) {
+  for (std::span<const UpdateIo<D>> parts = parts_of(rate, range); !parts.empty();) {
+    std::size_t equal = 1;
+    while (equal < parts.size() && parts[equal].rate == parts[0].rate) ++equal;
+    rule(parts.first(equal));
+    parts = parts.subspan(equal);
+  }
 }
 
 template <class D>
