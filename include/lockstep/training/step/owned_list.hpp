@@ -13,7 +13,7 @@ namespace lockstep::detail {
 /// \code
 ///   OwnedList<Replica> replicas;
 ///   replicas.resize(2);
-///   replicas.own(1, new Replica(device));   // from any thread, if others use other places
+///   replicas.put(1, new Replica(device));   // from any thread, if others use other places
 ///   replicas[1]->wait();
 /// \endcode
 template <class T>
@@ -29,7 +29,7 @@ class OwnedList {
   /// Destroys the objects, the first one first.
   void clear() { objects_.clear(); }
   /// Puts `object` in a place, and destroys the object that was there.
-  void own(std::size_t place, T* object) {
+  void put(std::size_t place, T* object) {
     objects_[place] = std::shared_ptr<void>(static_cast<void*>(object), &destroy);
   }
   /// The object in a place; null if it is empty.

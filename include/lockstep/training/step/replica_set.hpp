@@ -863,7 +863,7 @@ class ReplicaSet : public AnyReplicas {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
     session_.each([&](const ReplicaContext<device>& r) {
       const Slice mine = mine_[r.local];
-      replicas_.own(r.local,
+      replicas_.put(r.local,
                     new Replica(r.device, optimizer_, segments, slices(), mine, is_one_replica,
                                 r.rank, session_.replicas(), roles(), policy(), shared));
       if (r.local == 0) threads_ = r.device.threads();

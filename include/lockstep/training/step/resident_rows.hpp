@@ -107,7 +107,7 @@ class ResidentRows {
     if (is_weighted()) copy->weights = Buffer<Context, T>(context, most_drawn() * weighed_);
     for (auto& x : copy->x) x = Buffer<Context, T>(context, largest_ * largest_row());
     copy->y = Buffer<Context, Target>(context, largest_ * target_size());
-    copies_.own(local, copy.release());
+    copies_.put(local, copy.release());
   }
 
   /// Same contract as Loader::begin.

@@ -26,9 +26,9 @@ TEST_CASE("a list owns an object in each place, and destroys them in order") {
   list.resize(3);
   CHECK(list.size() == 3);
   CHECK(list[1] == nullptr);
-  for (std::size_t i = 0; i < 3; ++i) list.own(i, new Named(std::string(1, "abc"[i]), log));
+  for (std::size_t i = 0; i < 3; ++i) list.put(i, new Named(std::string(1, "abc"[i]), log));
   CHECK(list[2]->name == "c");
-  list.own(0, new Named("d", log));
+  list.put(0, new Named("d", log));
   CHECK(log == "a");
   ls::detail::OwnedList<Named> moved = std::move(list);
   CHECK(log == "a");
