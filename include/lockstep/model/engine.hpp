@@ -304,7 +304,7 @@ void PlanEngine<D>::hold(std::string_view held) {
   for (std::size_t i = 0; i < steps; ++i) {
     PlacedStep& s = now.step[i];
     s.is_held = held[i] == '1';
-    if (s.wants_dw()) {
+    if (s.wants_dw() && s.completes_dw) {  // once for weights with several calls
       trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
       for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
         std::swap(trained[k - 1], trained[k]);

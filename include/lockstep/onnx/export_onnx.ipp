@@ -2,6 +2,7 @@
 
 #include "lockstep/onnx/export_onnx.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -61,8 +62,10 @@ std::string onnx_model(const Architecture& architecture, ParameterValues values)
   for (std::size_t i = 0; i < needed.size(); ++i) {
     const LayerNode& layer = architecture.layers[i];
     // A part of the row is an input of the graph.
-    const bool is_part =
-        layer.class_name == "InputLayer" && parts_in.size() > 1 && layer.inputs.front() == "input";
+    const bool is_part = parts_in.size() > 1 && std::any_of(parts_in.begin(), parts_in.end(),
+                                                            [&](const ArchitecturePart& p) {
+                                                              return p.layer == layer.name;
+                                                            });
     if (!needed[i] || is_part) continue;
     std::vector<std::shared_ptr<OnnxValue>> inputs;
     for (const std::string& name : layer.inputs) inputs.push_back(outputs.at(name));

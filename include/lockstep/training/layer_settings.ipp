@@ -65,19 +65,28 @@ LayerSettings LayerSettings::with_trainable(std::span<const Node> nodes, const N
   held.resize(nodes.size(), '0');
   for (const std::string& pattern : layers) {
     std::vector<std::string> names;
+    std::string frozen;
     bool found = false;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       if (!has_parameters(nodes[i])) continue;
+      if (const int first = nodes[i].first; first >= 0) {  // has the weights of another node
+        held[i] = held[static_cast<std::size_t>(first)];
+        continue;
+      }
       const std::string& name = names.emplace_back(layer_name(nodes[i]));
       if (!selects(pattern, name)) continue;
-      if (nodes[i].is_frozen && on)
-        throw UsageError(
-            "set_trainable: {} is within ls::Frozen, which is a part of the network; leave it out "
-            "there, and freeze the layer by set_trainable",
-            name);
+      if (nodes[i].is_frozen && on) {
+        frozen = name;
+        continue;
+      }
       found = true;
       if (!nodes[i].is_frozen) held[i] = on ? '0' : '1';
     }
+    if (!found && !frozen.empty())
+      throw UsageError(
+          "set_trainable: {} is within ls::Frozen, which is a part of the network; leave it out "
+          "there, and freeze the layer by set_trainable",
+          frozen);
     if (!found)
       throw UsageError(
           "set_trainable: {} selects no layer with parameters; the nearest names are {}",
@@ -125,7 +134,7 @@ NamedSettings LayerSettings::named(std::span<const Node> nodes,
                                    std::span<const NamedParameter> parameters) const {
   NamedSettings result;
   for (std::size_t i = 0; i < held_.size(); ++i)
-    if (is_held(i)) result.held.push_back(layer_name(nodes[i]));
+    if (is_held(i) && nodes[i].first < 0) result.held.push_back(layer_name(nodes[i]));
   for (std::size_t i = 0; i < std::max(rate_.size(), decay_.size()); ++i)
     if (const ParameterMultipliers its = multipliers(i); its.rate != 1 || its.decay != 1) {
       result.parameters.push_back(parameter_name(parameters[i]));
@@ -141,7 +150,9 @@ void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
   if (!from.held.empty()) held_.assign(nodes.size(), '0');
   for (const std::string& name : from.held)
     for (std::size_t i = 0; i < nodes.size(); ++i)
-      if (has_parameters(nodes[i]) && !nodes[i].is_frozen && layer_name(nodes[i]) == name)
+      if (nodes[i].first >= 0)
+        held_[i] = held_[static_cast<std::size_t>(nodes[i].first)];
+      else if (has_parameters(nodes[i]) && !nodes[i].is_frozen && layer_name(nodes[i]) == name)
         held_[i] = '1';
   if (held_.find('1') == std::string::npos) held_.clear();
   for (std::size_t k = 0; k < from.parameters.size(); ++k)
@@ -157,7 +168,7 @@ void LayerSettings::load(const NamedSettings& from, std::span<const Node> nodes,
 std::size_t LayerSettings::held_weights(std::span<const Node> nodes) const {
   std::size_t count = 0;
   for (std::size_t i = 0; i < held_.size(); ++i)
-    if (is_held(i)) count += nodes[i].w_count;
+    if (is_held(i) && nodes[i].first < 0) count += nodes[i].w_count;
   return count;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 namespace {
 
 namespace ls = lockstep;
+using Catch::Matchers::ContainsSubstring;
 using Oracle = ls::Reference<double>;
 
 template <class Net>
@@ -119,7 +122,7 @@ struct Trained {
   std::string digest;
 };
 template <class Strategy>
-Trained train(const Strategy& strategy) {
+Trained train(const Strategy& strategy, const ls::NamePatterns& held = {}) {
   std::vector<float> x, y;
   ls::Philox g(3);
   for (int i = 0; i < 26; ++i) {
@@ -129,6 +132,7 @@ Trained train(const Strategy& strategy) {
     y.push_back(x[x.size() - 4]);
   }
   ls::Model model{Both{}, strategy, BothLoss{}, ls::Adam{.learning_rate = 0.03}};
+  if (!held.empty()) model.set_trainable(held, false);
   const ls::History history =
       model.fit(ls::tensors(x, ls::shape(7), y, ls::shape(2)) | ls::batch(8), {.epochs = 30});
   Trained result{{}, model.weights_sha256()};
@@ -297,6 +301,31 @@ TEST_CASE("a graph with two inputs and two outputs trains, with the same bits on
   CHECK(one.loss.back() < 0.8 * one.loss.front());
   // One slice: weights are updated within backward.
   CHECK(testing::relative_error(train(ls::OneDevice<Float>{}).loss, one.loss) < 1e-4);
+}
+
+TEST_CASE("layers with several calls train while others do not") {
+  using Float = ls::Reference<float>;
+  for (const char* held : {"dense", "dense_1"}) {
+    CAPTURE(held);
+    const Trained one = train(ls::OneDevice<Float>{}, held);
+    CHECK(testing::relative_error(
+              train(ls::Mirrored<Float>{.replicas = 2, .virtual_shards = 4}, held).loss, one.loss) <
+          1e-4);
+  }
+  // A tied layer has the setting of its table.
+  ls::Model model{Both{}, ls::OneDevice<Float>{}, BothLoss{}, ls::SGD{.learning_rate = 0}};
+  CHECK_THROWS_WITH(model.set_trainable("tied_dense", false),
+                    ContainsSubstring("'tied_dense' selects no layer with parameters"));
+  model.set_trainable("*", false);
+  const auto names = model.untrained_layers();
+  CHECK(std::set(names.begin(), names.end()).size() == names.size());
+  CHECK(model.summary().find("Trainable params: 0 (") != std::string::npos);
+  model.set_trainable("embedding", true);
+  const std::vector<float> x{0.5f, -1, 2, 3, 1, 4, 1}, y{1, 5};
+  model.train_on_batch(x, y);
+  const std::vector<float> once = model.gradients("embedding/embeddings");
+  model.train_on_batch(x, y);
+  CHECK(model.gradients("embedding/embeddings") == once);
 }
 
 TEST_CASE("five steps of a graph with shared layers and a tied table are those of PyTorch") {

@@ -417,7 +417,10 @@ class ReplicaSet : public AnyReplicas {
     step_ = from.steps;
     has_averages_in_weights_ = from.has_averages_in_weights;
     if (settings_->is_default() && from.settings.is_default()) return;
-    settings_->load(from.settings, nodes, named_parameters<Net>());
+    LayerSettings settings;
+    settings.load(from.settings, nodes, named_parameters<Net>());
+    if (settings.has_held()) check_holds(settings);
+    *settings_ = std::move(settings);
     apply_settings();
   }
   [[gnu::cold]] void broadcast(std::vector<std::byte>& bytes) override { broadcast_from(0, bytes); }
@@ -1062,7 +1065,7 @@ class ReplicaSet : public AnyReplicas {
           "set_trainable: under {} all layers of a network train; put the layers into ls::Frozen, or "
           "use another update policy",
           policy_name());
-    if constexpr (makes_rounds)
+    if constexpr (makes_rounds || UpdateOf<S>::divides_slots)
       if (next.held_weights(nodes) == Net::graph.weights)
         throw UsageError("set_trainable: under {} at least one layer must train", policy_name());
     if constexpr (requires { session_.has_phases(); })
