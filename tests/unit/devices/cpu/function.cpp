@@ -16,14 +16,14 @@
 
 namespace {
 
-// Above the using-directive, which makes tanh an activation.
+// With its namespace where a using-directive makes the name that of an activation.
 constexpr auto exp_of = [](auto x) { return exp(x); };
 constexpr auto expm1_of = [](auto x) { return expm1(x); };
 constexpr auto log_of = [](auto x) { return log(x); };
 constexpr auto log1p_of = [](auto x) { return log1p(x); };
-constexpr auto tanh_of = [](auto x) { return tanh(x); };
-constexpr auto sigmoid_of = [](auto x) { return sigmoid(x); };
-constexpr auto softplus_of = [](auto x) { return softplus(x); };
+constexpr auto tanh_of = [](auto x) { return lockstep::functions::tanh(x); };
+constexpr auto sigmoid_of = [](auto x) { return lockstep::functions::sigmoid(x); };
+constexpr auto softplus_of = [](auto x) { return lockstep::functions::softplus(x); };
 constexpr auto erf_of = [](auto x) { return erf(x); };
 constexpr auto erfc_of = [](auto x) { return erfc(x); };
 constexpr auto sqrt_of = [](auto x) { return sqrt(x); };

@@ -15,8 +15,10 @@ namespace {
 
 // Above the using-directive, which makes tanh an activation.
 constexpr auto all = [](auto x) {
-  const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) + tanh(x);
-  const auto b = sigmoid(x) * softplus(x) + erf(0.5 * x) - 0.5 * x * erfc(-x);
+  const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) +
+                 lockstep::functions::tanh(x);
+  const auto b = lockstep::functions::sigmoid(x) * lockstep::functions::softplus(x) + erf(0.5 * x) -
+                 0.5 * x * erfc(-x);
   const auto c = select(x < 0.5, sqrt(1 + x * x), pow(x * x + 1, 0.25)) / (1 + square(x));
   const auto d = select(x == 2, x, select(x <= -1, max(x, -2), min(x, 0.25)));
   return a + b - c + stop_gradient(x) * d;
