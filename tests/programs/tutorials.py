@@ -99,16 +99,25 @@ def units():
     return {os.path.relpath(os.path.realpath(file), os.path.realpath(ROOT)) for file in files | batched}
 
 
+def is_included(path):
+    """Whether a unit of the same folder includes the header by its path within that folder."""
+    folder, _, header = path.partition("/")
+    return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith(f"{folder}/"))
+
+
 def is_checked(block):
-    """Whether a snippet is known to be right: a unit of the build, or a file of packaging/deployment/, which is never C++."""
-    return block.name in units() if block.language == "cpp" else block.name.startswith("packaging/deployment/")
+    """Whether a snippet is known to be right: a unit of the build, a header of one in tests/, or a file of packaging/deployment/,
+    which is never C++."""
+    if block.language != "cpp":
+        return block.name.startswith("packaging/deployment/")
+    return block.name in units() or (block.name.startswith("tests/") and block.name.endswith(".hpp") and is_included(block.name))
 
 
 def is_shown(path):
     """Whether pages may show lines of this file: a unit of examples/ or programs/, or a header that one of programs/ includes."""
     folder, _, header = path.partition("/")
     if folder == "programs" and header.endswith(".hpp"):
-        return any(f'#include "{header}"\n' in (ROOT / unit).read_text() for unit in units() if unit.startswith("programs/"))
+        return is_included(path)
     return folder in ("examples", "programs") and path in units()
 
 
