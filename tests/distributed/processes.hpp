@@ -149,8 +149,11 @@ class Ports {
   }
   Ports(const Ports&) = delete;
   Ports& operator=(const Ports&) = delete;
-  ~Ports() {
+  ~Ports() { close(); }
+  /// For a process of the job: its parent keeps the ports.
+  void close() {
     for (const int file : files_) ::close(file);
+    files_.clear();
   }
   std::uint16_t operator[](std::size_t i) const { return ports_[i]; }
 
@@ -290,7 +293,10 @@ class Processes {
     std::fflush(nullptr);
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
-    if (child == 0) run(rank, children_.size(), cluster_, work_, limit_);
+    if (child == 0) {
+      ports_.close();
+      run(rank, children_.size(), cluster_, work_, limit_);
+    }
     children_[rank] = child;
   }
   static std::size_t threads_of_this_process() {

@@ -72,10 +72,15 @@ class LocalUpdate : public Updates<D> {
           "two synchronisations; leave out .use_ema",
           P::name);
     const std::size_t n = site.engine.weights().size();
+    trained_ = this->trained();
     anchor_ = Buffer<Context, T>(site.device, is_plain_ ? 0 : n);
     outer_ = Buffer<Context, T>(site.device, outer_step_.momentum > 0 ? n : 0);
   }
 
+  [[gnu::cold]] void set_segments(std::span<const UpdateSegment> segments) {
+    Base::set_segments(segments);
+    trained_ = this->trained();
+  }
   /// Call before each step, which has `examples` of this replica.
   void begin_local_step(bool begins_round, std::size_t examples) {
     has_examples_ = examples > 0;
@@ -106,18 +111,17 @@ class LocalUpdate : public Updates<D> {
     T* const change = this->gradients();
     if (is_plain_) return replica.exchange.finish(change, 0, sums, n);
     T *const w = this->weights(), *const anchor = anchor_.data(), *const outer = outer_.data();
-    const Ranges trained = this->trained();
     const double rate = outer_step_.rate, momentum = outer_step_.momentum;
-    for (const Slice& part : trained)
+    for (const Slice& part : trained_)
       for (std::size_t i = part.first; i < part.first + part.count; ++i)
         change[i] =
             static_cast<T>(share * (static_cast<double>(anchor[i]) - static_cast<double>(w[i])));
-    const std::span<const Slice> parts = trained.parts();
+    const std::span<const Slice> parts = trained_.parts();
     for (std::size_t k = parts.size(); k-- > 1;)  // as backward does, from the end
       replica.exchange.post(change + parts[k].first, parts[k].count);
     const Slice last = parts.empty() ? Slice{} : parts[0];
     replica.exchange.finish(change + last.first, last.count, sums, n);
-    for (const Slice& part : trained)
+    for (const Slice& part : trained_)
       for (std::size_t i = part.first; i < part.first + part.count; ++i) {
         double d = static_cast<double>(change[i]);
         if (outer != nullptr) {
@@ -174,7 +178,8 @@ class LocalUpdate : public Updates<D> {
   OuterStep outer_step_;
   bool is_plain_;  // the end of a round changes nothing
   bool accumulates_, updates_in_backward_;
-  bool has_examples_ = true;    // in this step
+  bool has_examples_ = true;  // in this step
+  Ranges trained_;
   Buffer<Context, T> anchor_;   // the weights at the beginning of the round
   Buffer<Context, T> outer_{};  // its momentum; empty without
 };
