@@ -38,8 +38,8 @@ using UpdateRule = FunctionRef<void(std::span<const UpdateIo<D>>)>;
 /// - `ready(replica, range)`: backward has finished the gradients of this range, in this replica
 ///   and for all its slices. Does not block.
 /// - `finish(replica, last, sums, n, ordered)`: the same for the last range of the step, which begins
-///   at 0 unless the first weights are held. Returns when the gradients of all owned weights, and sums[0..n + ordered), hold their sums
-///   over the replicas; the last `ordered` ones are added in the order of the gradients, the others
+///   at 0 unless the first weights are held. Returns when the gradients of all owned weights, and
+///   sums[0..n + ordered), hold their sums over the replicas; the last `ordered` ones are added in the order of the gradients, the others
 ///   have one value that is not zero. An empty range: only the sums are exchanged, without a step.
 /// - `update(replica, rule, rate, step, is_applied)`: calls `rule` for all owned weights, unless
 ///   backward has. When it returns, all weights are those of the next step. `step` counts from 1.

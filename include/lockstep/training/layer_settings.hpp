@@ -79,7 +79,7 @@ class LayerSettings {
   std::vector<double> rate_, decay_;  // by parameter; empty: all 1
 };
 
-/// The settings as text: "dense frozen; dense_1/kernel rate 0.1, decay 1".
+/// The settings as text: "dense held; dense_1/kernel rate 0.1, decay 1".
 LOCKSTEP_COLD_DECL std::string to_string(const NamedSettings& settings);
 
 }  // namespace lockstep::detail

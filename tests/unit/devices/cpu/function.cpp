@@ -12,6 +12,7 @@
 #include "compare.hpp"
 #include "lockstep/function.hpp"
 #include "lockstep/layers/layers.hpp"
+#include "support/formulas.hpp"
 #include "support/run_loss.hpp"
 
 namespace {
@@ -29,18 +30,7 @@ constexpr auto erfc_of = [](auto x) { return erfc(x); };
 constexpr auto sqrt_of = [](auto x) { return sqrt(x); };
 constexpr auto power_of = [](auto x) { return pow(x, 0.3); };
 
-constexpr auto normalized = [](auto x) {
-  const auto centered = x - mean(x), e = exp(centered - max(x));
-  return centered / sqrt(mean(square(centered)) + 1e-3) + e / sum(e);
-};
 constexpr auto largest = [](auto x) { return max(x) + sum(x); };
-constexpr auto huber = [](auto p, auto t) {
-  const auto e = abs(p - t);
-  return select(e <= 1, 0.5 * e * e, e - 0.5);
-};
-constexpr auto crossentropy = [](auto p, auto t) {
-  return sum(t) * log(sum(exp(p - max(p)))) - sum(t * (p - max(p)));
-};
 
 }  // namespace
 
@@ -97,14 +87,14 @@ TEST_CASE("functions of rows agree with the reference for all lengths") {
   for (const int n : {1, 3, 8, 15, 16, 17, 100}) {
     INFO("rows of " << n);
     for (const std::size_t count : {std::size_t{1}, std::size_t{9}}) {
-      const auto op = Function<normalized>::op(shape(2, n));
+      const auto op = Function<formulas::normalized>::op(shape(2, n));
       check_against_reference(op, count, numbers(op, op.in.size(), 0, count), true, 1e-2);
       const auto of_row = Function<largest>::op(shape(2, n));
       check_against_reference(of_row, count, numbers(of_row, of_row.in.size(), 0, count), true,
                               1e-2);
     }
   }
-  const auto op = Function<normalized>::op(shape(3, 40));
+  const auto op = Function<formulas::normalized>::op(shape(3, 40));
   check_in_bfloat16(op, 5, numbers(op, op.in.size(), 0, 5), 0, 0, 2 * half_tolerance);
 }
 
@@ -129,9 +119,9 @@ void agrees_with_reference(const Loss& loss, Shape out) {
 TEST_CASE("losses by functions agree with the reference for all lengths, with weights") {
   for (const int n : {1, 7, 16, 33}) {
     INFO("rows of " << n);
-    agrees_with_reference(Function<huber>{}, shape(n));
-    agrees_with_reference(Function<huber>{}, shape(2, n));
-    agrees_with_reference(Function<crossentropy>{}, shape(2, n));
+    agrees_with_reference(Function<formulas::huber>{}, shape(n));
+    agrees_with_reference(Function<formulas::huber>{}, shape(2, n));
+    agrees_with_reference(Function<formulas::crossentropy>{}, shape(2, n));
   }
 }
 

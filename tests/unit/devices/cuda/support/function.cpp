@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "lockstep/function.hpp"
+#include "support/formulas.hpp"
 #include "support/run_loss.hpp"
 #include "unit/devices/cuda/compare.hpp"
 
 namespace {
 
-// Above the using-directive, which makes tanh an activation.
+// With its namespace where a using-directive makes the name that of an activation.
 constexpr auto all = [](auto x) {
   const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) +
                  lockstep::functions::tanh(x);
@@ -23,18 +24,7 @@ constexpr auto all = [](auto x) {
   const auto d = select(x == 2, x, select(x <= -1, max(x, -2), min(x, 0.25)));
   return a + b - c + stop_gradient(x) * d;
 };
-constexpr auto normalized = [](auto x) {
-  const auto centered = x - mean(x), e = exp(centered - max(x));
-  return centered / sqrt(mean(square(centered)) + 1e-3) + e / sum(e);
-};
 constexpr auto largest = [](auto x) { return max(x) + sum(x) * 0.5; };
-constexpr auto huber = [](auto p, auto t) {
-  const auto e = abs(p - t);
-  return select(e <= 1, 0.5 * e * e, e - 0.5);
-};
-constexpr auto crossentropy = [](auto p, auto t) {
-  return sum(t) * log(sum(exp(p - max(p)))) - sum(t * (p - max(p)));
-};
 
 }  // namespace
 
@@ -67,11 +57,11 @@ TEST_CASE("the operations of functions agree with the reference") {
 }
 
 TEST_CASE("functions of rows agree with the reference") {
-  for (const int n : {7, 40, 1100}) check_layer<Function<normalized>>(shape(2, n), 3);
+  for (const int n : {7, 40, 1100}) check_layer<Function<formulas::normalized>>(shape(2, n), 3);
   check_layer<Function<largest>>(shape(2, 40), 3);
 }
 
 TEST_CASE("losses by functions agree with the reference") {
-  check_loss(Function<huber>{}, shape(3, 40));
-  check_loss(Function<crossentropy>{}, shape(3, 40));
+  check_loss(Function<formulas::huber>{}, shape(3, 40));
+  check_loss(Function<formulas::crossentropy>{}, shape(3, 40));
 }
