@@ -639,8 +639,7 @@ class Model<Net, S, L, O, Ms...> {
   /// mode; dropout stays active. The optimizer keeps their slots. A checkpoint has the setting. All
   /// processes of a job call it; one that does not is named. The same for layers that never train,
   /// with less memory, is ls::Frozen.
-  /// \throws UsageError for a pattern that selects no layer, for a layer in ls::Frozen, and under
-  /// ls::wire and in asynchronous steps of parameter servers.
+  /// \throws UsageError for a pattern that selects no layer, and for a layer in ls::Frozen.
   /// \code
   ///   model.set_trainable("backbone/*", false);
   ///   model.fit(train, {.epochs = 3});
