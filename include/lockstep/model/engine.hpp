@@ -20,7 +20,6 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/kernel_table.hpp"
 #include "lockstep/model/plan.hpp"
@@ -81,6 +80,17 @@ struct EnginePlan {
   }
 };
 
+/// The steps and buckets of a plan in which some steps may be held.
+struct HeldPlan {
+  std::span<const PlacedStep> step{};
+  std::span<const Bucket> bucket{};
+  std::unique_ptr<PlacedStep[]> own_steps{};  ///< null: those of the network's plan
+  std::unique_ptr<Bucket[]> own_buckets{};
+};
+/// See PlanEngine::hold.
+LOCKSTEP_COLD_DECL HeldPlan held_plan(std::span<const PlacedStep> step,
+                                      std::span<const Bucket> bucket, std::string_view held);
+
 /// The part of an engine that does not depend on the model, compiled once per device. Owned by one
 /// replica and used in its thread only.
 /// \code
@@ -133,7 +143,7 @@ class PlanEngine {
   /// all steps train again.
   [[gnu::cold]] void hold(std::string_view held);
   /// Whether this is the last range of gradients that backward completes.
-  bool is_last(const Bucket& bucket) const { return &bucket == &plan_->bucket.back(); }
+  bool is_last(const Bucket& bucket) const { return &bucket == &now_.bucket.back(); }
 
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
@@ -152,12 +162,6 @@ class PlanEngine {
   static constexpr std::size_t max_prepared = 8;
   static constexpr bool converts = !std::is_same_v<A, T>;
 
-  /// A plan in which some steps are held.
-  struct Held {
-    EnginePlan<D> plan;
-    std::unique_ptr<PlacedStep[]> step;
-    std::unique_ptr<Bucket[]> bucket;
-  };
   struct PreparedBatch {
     std::size_t count = 0;
     std::vector<PreparedOp> op;
@@ -186,7 +190,7 @@ class PlanEngine {
     return step;
   }
 
-  const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
+  const PlacedStep& step_of(StepId i) const { return now_.step[static_cast<std::size_t>(i)]; }
   std::byte* at(std::size_t bytes_per_example) const {
     return arena_.data() + bytes_per_example * current_->count;
   }
@@ -201,8 +205,8 @@ class PlanEngine {
   }
 
   Context* context_;
-  const EnginePlan<D>*of_, *plan_;  // the network's, and what runs
-  std::unique_ptr<Held> held_;      // what runs, if it is another one; see hold
+  const EnginePlan<D>* plan_;
+  HeldPlan now_;  // what runs
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
   Buffer<Context, A> batch_;  // these three are used only where A is not T
@@ -263,8 +267,8 @@ class Engine : public PlanEngine<D> {
 template <class D>
 PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan, bool exchanges_weights)
     : context_(&context),
-      of_(&plan),
       plan_(&plan),
+      now_{plan.step, plan.bucket},
       weights_(exchanges_weights ? Buffer<Context, T>(context, plan.weights, Exchanged{})
                                  : Buffer<Context, T>(context, plan.weights)),
       state_(context, plan.state),
@@ -279,7 +283,7 @@ PlanEngine<D>::~PlanEngine() = default;
 template <class D>
 void PlanEngine<D>::allocate_unread() {
   std::size_t size = 0;
-  for (const PlacedStep& s : plan_->step)
+  for (const PlacedStep& s : now_.step)
     if (s.runs_backward() && !s.wants_dw() && !plan_->entry[plan_->entry_of(s)].skips_dw)
       size = std::max(size, s.w_count);
   if (size > unread_.size()) unread_ = Buffer<Context, T>(*context_, size);
@@ -287,50 +291,7 @@ void PlanEngine<D>::allocate_unread() {
 
 template <class D>
 void PlanEngine<D>::hold(std::string_view held) {
-  plan_ = of_;
-  held_.reset();
-  if (held.empty()) return;
-  const std::size_t steps = of_->step.size();
-  Held& now = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}}));
-  now.step = std::make_unique<PlacedStep[]>(steps);
-  std::copy(of_->step.begin(), of_->step.end(), now.step.get());
-  std::size_t values = 1;
-  for (std::size_t i = 0; i < steps; ++i)
-    values = std::max(values, static_cast<std::size_t>(now.step[i].out) + 1);
-  const auto has_gradient = std::make_unique<bool[]>(values);
-  has_gradient[0] = steps > 0 && now.step[0].reads_input && now.step[0].wants_dx;
-  const auto needs = [&](ValueId v) -> bool& { return has_gradient[static_cast<std::size_t>(v)]; };
-  std::vector<Slice> trained;  // ranges of weights, ascending
-  for (std::size_t i = 0; i < steps; ++i) {
-    PlacedStep& s = now.step[i];
-    s.is_held = held[i] == '1';
-    if (s.wants_dw() && s.completes_dw) {  // once for weights with several calls
-      trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
-      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
-        std::swap(trained[k - 1], trained[k]);
-    }
-    s.wants_dx = needs(s.in0);
-    s.adds_dx = s.adds_dx && s.wants_dx;
-    if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
-    s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
-    needs(s.out) = s.runs_backward();
-  }
-  now.bucket = std::make_unique<Bucket[]>(of_->bucket.size() + trained.size());
-  std::size_t buckets = 0;
-  for (const Bucket& b : of_->bucket)
-    for (std::size_t k = trained.size(); k-- > 0;) {
-      const std::size_t begin = std::max(trained[k].first, b.begin),
-                        end = std::min(trained[k].first + trained[k].count, b.end);
-      if (begin >= end) continue;
-      Bucket* const last = buckets > 0 ? &now.bucket[buckets - 1] : nullptr;
-      if (last != nullptr && last->begin == end && last->after == b.after)
-        last->begin = begin;
-      else
-        now.bucket[buckets++] = {begin, end, b.after};
-    }
-  now.plan.step = {now.step.get(), steps};
-  now.plan.bucket = {now.bucket.get(), buckets};
-  plan_ = &now.plan;
+  now_ = held_plan(plan_->step, plan_->bucket, held);
   allocate_unread();
 }
 
@@ -368,7 +329,7 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
     context_->convert(batch_.data(), x, step.count * plan_->input);
   }
   const StepContext inference = inference_of(step);
-  for (StepId i{}; static_cast<std::size_t>(i) < plan_->step.size(); ++i) {
+  for (StepId i{}; static_cast<std::size_t>(i) < now_.step.size(); ++i) {
     const PlacedStep& s = step_of(i);
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
@@ -406,13 +367,12 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
                         step.count * plan_->output);
   const StepContext inference = inference_of(step);
   std::size_t next = 0;
-  for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
+  for (StepId i = before(StepId{static_cast<int>(now_.step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
     if (exists(s.segment_begin) && s.runs_backward())
       recompute_forward(s.segment_begin, i, x, step);
     if (s.runs_backward()) run_backward(i, x, s.infers() ? inference : step, update);
-    while (next < plan_->bucket.size() && plan_->bucket[next].after == i)
-      ready(plan_->bucket[next++]);
+    while (next < now_.bucket.size() && now_.bucket[next].after == i) ready(now_.bucket[next++]);
   }
 }
 

@@ -3,8 +3,11 @@
 #include "lockstep/model/engine.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/slice.hpp"
 
 namespace lockstep::detail {
 
@@ -17,6 +20,51 @@ void throw_batch_too_large(const OutOfMemory& e, std::string_view device, std::s
       "smaller batch, more devices, or ls::Recompute",
       device, count, e.bytes() >> 10, bytes_per_example >> 10, e.free() >> 10,
       e.free() / std::max<std::size_t>(bytes_per_example, 1));
+}
+
+HeldPlan held_plan(std::span<const PlacedStep> step, std::span<const Bucket> bucket,
+                   std::string_view held) {
+  if (held.empty()) return {step, bucket};
+  HeldPlan now;
+  now.own_steps = std::make_unique<PlacedStep[]>(step.size());
+  std::copy(step.begin(), step.end(), now.own_steps.get());
+  const std::span<PlacedStep> steps{now.own_steps.get(), step.size()};
+  std::size_t values = 1;
+  for (const PlacedStep& s : steps) values = std::max(values, static_cast<std::size_t>(s.out) + 1);
+  const auto has_gradient = std::make_unique<bool[]>(values);
+  has_gradient[0] = steps[0].reads_input && steps[0].wants_dx;
+  const auto needs = [&](ValueId v) -> bool& { return has_gradient[static_cast<std::size_t>(v)]; };
+  std::vector<Slice> trained;  // ranges of weights, ascending
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    PlacedStep& s = steps[i];
+    s.is_held = held[i] == '1';
+    if (s.wants_dw() && s.completes_dw) {   // once for weights with several calls
+      trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
+      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
+        std::swap(trained[k - 1], trained[k]);
+    }
+    s.wants_dx = needs(s.in0);
+    s.adds_dx = s.adds_dx && s.wants_dx;
+    if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
+    s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
+    needs(s.out) = s.runs_backward();
+  }
+  now.own_buckets = std::make_unique<Bucket[]>(bucket.size() + trained.size());
+  std::size_t buckets = 0;
+  for (const Bucket& b : bucket)
+    for (std::size_t k = trained.size(); k-- > 0;) {
+      const std::size_t begin = std::max(trained[k].first, b.begin),
+                        end = std::min(trained[k].first + trained[k].count, b.end);
+      if (begin >= end) continue;
+      Bucket* const last = buckets > 0 ? &now.own_buckets[buckets - 1] : nullptr;
+      if (last != nullptr && last->begin == end && last->after == b.after)
+        last->begin = begin;
+      else
+        now.own_buckets[buckets++] = {begin, end, b.after};
+    }
+  now.step = steps;
+  now.bucket = {now.own_buckets.get(), buckets};
+  return now;
 }
 
 }  // namespace lockstep::detail
