@@ -26,6 +26,9 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/cpu.hpp>
+#include <lockstep/devices/cpu/conv2d.ipp>
+#include <lockstep/devices/cpu/dense.ipp>
+#include <lockstep/devices/cpu/fused/pooled_convolution.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/reference.hpp>
 
@@ -140,7 +143,7 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
 
   const Loops loops(conv, options.threads, options.vectors);
   std::byte* const scratch = memory.bytes(loops.scratch_bytes());
-  std::byte* const winners = memory.bytes(count * Loops::winners_bytes(conv));
+  std::byte* const winners = memory.bytes(count * Kernel<ConvReLUPoolOp, Cpu>::saved({conv, pool}));
   const double flops = conv.flops() * static_cast<double>(count);
   compare(
       std::string("pooled ") + name + " forward", options, flops,

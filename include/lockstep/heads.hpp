@@ -10,4 +10,5 @@
 #include "lockstep/devices/host/heads.hpp"
 #include "lockstep/losses/losses_by_output.hpp"
 #include "lockstep/metrics/on.hpp"
+#include "lockstep/training/checks/heads.hpp"
 #include "lockstep/training/named_examples.hpp"

@@ -126,10 +126,13 @@ void append(std::vector<double>& to, const std::string& text) {
 }
 
 /// The digest of the weights after two epochs, the logs of all steps and epochs, and an evaluation.
-/// `evaluates`: workers add the parts of an evaluation in the order of one device.
+/// `evaluates`: workers add the parts of an evaluation in the order of one device. `held`: layers that
+/// do not train.
 template <class N, class S, class O>
-void add_training(std::vector<double>& to, const S& strategy, const O& optimizer, bool evaluates) {
+void add_training(std::vector<double>& to, const S& strategy, const O& optimizer, bool evaluates,
+                  const ls::NamePatterns& held = {}) {
   auto model = model_on(N{}, strategy, optimizer);
+  model.set_trainable(held, false);
   auto options = line::quiet(2);
   options.verify_every = 1;
   options.class_weight = {{0, 0.5}, {2, 2}};
@@ -167,7 +170,7 @@ std::vector<double> trained(const S& strategy, bool one_server, bool evaluates) 
                                      .use_ema = true,
                                      .ema_overwrite_frequency = 2,
                                      .gradient_accumulation_steps = 2}},
-                    evaluates);
+                    evaluates, {"dense", "batch_normalization"});
   return all;
 }
 

@@ -154,13 +154,22 @@ TEST_CASE("the optimizer's buffers exist once in the job, on its servers") {
   const auto whole = model_on(alone<Cpu>(), ls::Adam{}).memory().optimizer;
   Processes job(5,
                 [](Here& here) {
-                  const auto model = model_on(ls::ParameterServer<Cpu>{}, ls::Adam{});
+                  auto model = model_on(ls::ParameterServer<Cpu>{}, ls::Adam{});
                   here.give({static_cast<double>(model.memory().optimizer),
                              static_cast<double>(model.replicas())});
+                  try {
+                    model.set_trainable("*", false);
+                  } catch (const ls::UsageError& e) {
+                    here.report.how = e.what();
+                  }
                 },
                 60s, 1, {true, 2});
   REQUIRE(job.all_end());
-  for (std::size_t r = 0; r < job.size(); ++r) REQUIRE(job.report(r).outcome == Outcome::done);
+  for (std::size_t r = 0; r < job.size(); ++r) {
+    REQUIRE(job.report(r).outcome == Outcome::done);
+    CHECK(std::string(job.report(r).how) ==
+          "set_trainable: under parameter_server at least one layer must train");
+  }
   CHECK(job.numbers(0)[0] == 0);
   CHECK(job.numbers(1)[0] == 0);
   CHECK(job.numbers(2)[0] == 0);

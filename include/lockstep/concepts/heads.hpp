@@ -14,9 +14,7 @@
 #include <string_view>
 
 #include "lockstep/concepts/loss.hpp"
-#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/fixed_string.hpp"
-#include "lockstep/core/row_part.hpp"
 #include "lockstep/core/shape.hpp"
 
 namespace lockstep {
@@ -29,16 +27,6 @@ struct HeadPlace {
   std::size_t target = 0, targets = 1;                  ///< first element, elements
   std::size_t weight = 0, weights = 1;                  ///< the same; a weight per position
   std::size_t row = 1, target_row = 1, weight_row = 1;  ///< elements of the whole rows
-};
-
-/// A loss that is made for the outputs of a network: `L::on<Net>` is the loss of all its outputs.
-template <class L>
-concept BindsOutputs = requires { requires L::binds_outputs; };
-
-/// A metric of one output, `M::output`: `M::at<place>` is the metric of that place.
-template <class M>
-concept OfOutput = requires {
-  { M::output } -> std::convertible_to<std::string_view>;
 };
 
 /// The op of the mean of a head's loss, which the kernel of all losses has added.

@@ -9,6 +9,10 @@
 #endif
 
 #include "lockstep/cpu.hpp"
+#include "lockstep/devices/cpu/conv2d.ipp"
+#include "lockstep/devices/cpu/conv2d_transpose.ipp"
+#include "lockstep/devices/cpu/dense.ipp"
+#include "lockstep/devices/cpu/depthwise_conv2d.ipp"
 
 namespace lockstep {
 LOCKSTEP_CPU_BFLOAT16_KERNELS(template)

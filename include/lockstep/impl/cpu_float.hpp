@@ -8,6 +8,11 @@
 #endif
 
 #include "lockstep/cpu.hpp"
+#include "lockstep/devices/cpu/conv2d.ipp"
+#include "lockstep/devices/cpu/conv2d_transpose.ipp"
+#include "lockstep/devices/cpu/dense.ipp"
+#include "lockstep/devices/cpu/depthwise_conv2d.ipp"
+#include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
 
 namespace lockstep {
 LOCKSTEP_CPU_FLOAT_KERNELS(template)

@@ -24,6 +24,7 @@
 #include "lockstep/concepts/heads.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
+#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/fixed_string.hpp"
 #include "lockstep/core/format_text.hpp"

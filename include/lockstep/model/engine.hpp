@@ -20,7 +20,6 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/function_ref.hpp"
-#include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/kernel_table.hpp"
 #include "lockstep/model/plan.hpp"
@@ -82,6 +81,20 @@ struct EnginePlan {
   }
 };
 
+/// The steps and buckets of a plan in which some steps may be held.
+struct HeldPlan {
+  std::span<const PlacedStep> step{};
+  std::span<const PlacedOperand> operand{};
+  std::span<const Bucket> bucket{};
+  std::unique_ptr<PlacedStep[]> own_steps{};  ///< null: those of the network's plan
+  std::unique_ptr<PlacedOperand[]> own_operands{};
+  std::unique_ptr<Bucket[]> own_buckets{};
+};
+/// See PlanEngine::hold.
+LOCKSTEP_COLD_DECL HeldPlan held_plan(std::span<const PlacedStep> step,
+                                      std::span<const PlacedOperand> operand,
+                                      std::span<const Bucket> bucket, std::string_view held);
+
 /// The part of an engine that does not depend on the model, compiled once per device. Owned by one
 /// replica and used in its thread only.
 /// \code
@@ -135,7 +148,7 @@ class PlanEngine {
   /// all steps train again.
   [[gnu::cold]] void hold(std::string_view held);
   /// Whether this is the last range of gradients that backward completes.
-  bool is_last(const Bucket& bucket) const { return &bucket == &plan_->bucket.back(); }
+  bool is_last(const Bucket& bucket) const { return &bucket == &now_.bucket.back(); }
 
   const Buffer<Context, T>& weights() const { return weights_; }
   const Buffer<Context, T>& state() const { return state_; }
@@ -154,13 +167,6 @@ class PlanEngine {
   static constexpr std::size_t max_prepared = 8;
   static constexpr bool converts = !std::is_same_v<A, T>;
 
-  /// A plan in which some steps are held.
-  struct Held {
-    EnginePlan<D> plan;
-    std::unique_ptr<PlacedStep[]> step;
-    std::unique_ptr<PlacedOperand[]> operand;
-    std::unique_ptr<Bucket[]> bucket;
-  };
   struct PreparedBatch {
     std::size_t count = 0;
     std::vector<PreparedOp> op;
@@ -192,7 +198,7 @@ class PlanEngine {
     return step;
   }
 
-  const PlacedStep& step_of(StepId i) const { return plan_->step[static_cast<std::size_t>(i)]; }
+  const PlacedStep& step_of(StepId i) const { return now_.step[static_cast<std::size_t>(i)]; }
   std::byte* at(std::size_t bytes_per_example) const {
     return arena_.data() + bytes_per_example * current_->count;
   }
@@ -207,8 +213,8 @@ class PlanEngine {
   }
 
   Context* context_;
-  const EnginePlan<D>*of_, *plan_;  // the network's, and what runs
-  std::unique_ptr<Held> held_;      // what runs, if it is another one; see hold
+  const EnginePlan<D>* plan_;
+  HeldPlan now_;  // what runs
   Buffer<Context, T> weights_, state_, gradients_;
   Buffer<Context, std::byte> once_, arena_, scratch_;
   Buffer<Context, A> batch_;  // these three are used only where A is not T
@@ -272,8 +278,8 @@ class Engine : public PlanEngine<D> {
 template <class D>
 PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan, bool exchanges_weights)
     : context_(&context),
-      of_(&plan),
       plan_(&plan),
+      now_{plan.step, plan.operand, plan.bucket, {}, {}, {}},
       weights_(exchanges_weights ? Buffer<Context, T>(context, plan.weights, Exchanged{})
                                  : Buffer<Context, T>(context, plan.weights)),
       state_(context, plan.state),
@@ -292,7 +298,7 @@ PlanEngine<D>::~PlanEngine() = default;
 template <class D>
 void PlanEngine<D>::allocate_unread() {
   std::size_t size = 0;
-  for (const PlacedStep& s : plan_->step)
+  for (const PlacedStep& s : now_.step)
     if (s.runs_backward() && !s.wants_dw() && !plan_->entry[plan_->entry_of(s)].skips_dw)
       size = std::max(size, s.w_count);
   if (size > unread_.size()) unread_ = Buffer<Context, T>(*context_, size);
@@ -300,57 +306,7 @@ void PlanEngine<D>::allocate_unread() {
 
 template <class D>
 void PlanEngine<D>::hold(std::string_view held) {
-  plan_ = of_;
-  held_.reset();
-  if (held.empty()) return;
-  const std::size_t steps = of_->step.size();
-  Held& now = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}, {}}));
-  now.step = std::make_unique<PlacedStep[]>(steps);
-  std::copy(of_->step.begin(), of_->step.end(), now.step.get());
-  now.operand = std::make_unique<PlacedOperand[]>(of_->operand.size());
-  std::copy(of_->operand.begin(), of_->operand.end(), now.operand.get());
-  std::size_t values = 1;
-  for (std::size_t i = 0; i < steps; ++i)
-    values = std::max(values, static_cast<std::size_t>(now.step[i].out) + 1);
-  const auto has_gradient = std::make_unique<bool[]>(values);
-  has_gradient[0] = std::any_of(of_->operand.begin(), of_->operand.end(),
-                                [](const auto& o) { return o.is_batch && o.wants_dx; });
-  const auto needs = [&](ValueId v) -> bool& { return has_gradient[static_cast<std::size_t>(v)]; };
-  std::vector<Slice> trained;  // ranges of weights, ascending
-  for (std::size_t i = 0; i < steps; ++i) {
-    PlacedStep& s = now.step[i];
-    s.is_held = held[i] == '1';
-    if (s.wants_dw() && s.completes_dw) {   // once for weights with several calls
-      trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
-      for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
-        std::swap(trained[k - 1], trained[k]);
-    }
-    s.wants_dx = false;
-    for (std::size_t k = s.operands_begin; k < s.operands_end; ++k) {
-      PlacedOperand& o = now.operand[k];
-      o.wants_dx = o.wants_dx && needs(o.value);
-      o.adds_dx = o.adds_dx && o.wants_dx;
-      s.wants_dx = s.wants_dx || o.wants_dx;
-    }
-    needs(s.out) = s.runs_backward();
-  }
-  now.bucket = std::make_unique<Bucket[]>(of_->bucket.size() + trained.size());
-  std::size_t buckets = 0;
-  for (const Bucket& b : of_->bucket)
-    for (std::size_t k = trained.size(); k-- > 0;) {
-      const std::size_t begin = std::max(trained[k].first, b.begin),
-                        end = std::min(trained[k].first + trained[k].count, b.end);
-      if (begin >= end) continue;
-      Bucket* const last = buckets > 0 ? &now.bucket[buckets - 1] : nullptr;
-      if (last != nullptr && last->begin == end && last->after == b.after)
-        last->begin = begin;
-      else
-        now.bucket[buckets++] = {begin, end, b.after};
-    }
-  now.plan.step = {now.step.get(), steps};
-  now.plan.operand = {now.operand.get(), of_->operand.size()};
-  now.plan.bucket = {now.bucket.get(), buckets};
-  plan_ = &now.plan;
+  now_ = held_plan(plan_->step, plan_->operand, plan_->bucket, held);
   allocate_unread();
 }
 
@@ -388,7 +344,7 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
     context_->convert(batch_.data(), x, step.count * plan_->input);
   }
   const StepContext inference = inference_of(step);
-  for (StepId i{}; static_cast<std::size_t>(i) < plan_->step.size(); ++i) {
+  for (StepId i{}; static_cast<std::size_t>(i) < now_.step.size(); ++i) {
     const PlacedStep& s = step_of(i);
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
@@ -427,13 +383,12 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
                         step.count * plan_->output);
   const StepContext inference = inference_of(step);
   std::size_t next = 0;
-  for (StepId i = before(StepId{static_cast<int>(plan_->step.size())}); exists(i); --i) {
+  for (StepId i = before(StepId{static_cast<int>(now_.step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
     if (exists(s.segment_begin) && s.runs_backward())
       recompute_forward(s.segment_begin, i, x, step);
     if (s.runs_backward()) run_backward(i, x, s.infers() ? inference : step, update);
-    while (next < plan_->bucket.size() && plan_->bucket[next].after == i)
-      ready(plan_->bucket[next++]);
+    while (next < now_.bucket.size() && now_.bucket[next].after == i) ready(now_.bucket[next++]);
   }
 }
 
@@ -444,7 +399,7 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   const std::size_t e = plan_->entry_of(s);
   const KernelEntry<D>& entry = plan_->entry[e];
   Io<D> io = io_of(s, &PlacedOperand::backward, s.backward, x, step);
-  const PlacedOperand* const operand = plan_->operand.data() + s.operands_begin;
+  const PlacedOperand* const operand = now_.operand.data() + s.operands_begin;
   // Values that the kernel did not request may have been overwritten by now.
   for (std::size_t k = 0; k < s.operands(); ++k)
     if (!operand[k].keeps) x_[k] = nullptr;
@@ -511,7 +466,7 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, std::size_t PlacedOperand::* at_
     input = batch_.data();
   else
     input = x;
-  const PlacedOperand* const operand = plan_->operand.data() + s.operands_begin;
+  const PlacedOperand* const operand = now_.operand.data() + s.operands_begin;
   for (std::size_t k = 0; k < s.operands(); ++k) {
     x_[k] = operand[k].is_batch ? input : place(operand[k].*at_x);
     dx_[k] = operand[k].wants_dx ? place(operand[k].dx) : nullptr;

@@ -111,6 +111,13 @@ struct CannotTie {
       always_false<Input>,
       "lockstep::TiedDense: no layer before it is Shared under this key and has as its weights one matrix with as many columns as the last axis of 'Input'; write Shared<key, Embedding<V, D>> before it, and Dense<D> if the axis differs");
 };
+template <class Body>
+struct FrozenLater {
+  static_assert(
+      always_false<Body>,
+      "lockstep::Frozen: the weights of a shared layer are frozen where it is called again, but "
+      "train where it is called first; put Frozen around the first call");
+};
 
 // The leaves of a model, indexed by position; instantiated only for an error at one of them.
 template <class L>
@@ -186,5 +193,7 @@ struct Verdict<Built, Body, Failure::shared_parameters_differ>
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::cannot_tie>
     : CannotTie<typename ShapeAsType<Built::failure.first>::type> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::frozen_later> : FrozenLater<Body> {};
 
 }  // namespace lockstep::detail

@@ -27,11 +27,7 @@ namespace lockstep {
 ///   static_assert(Net::trainable_count < Net::parameter_count);
 /// \endcode
 template <class Block>
-struct Frozen {
-  using is_composite = void;
-  using children = List<Block>;
-  using ops = typename detail::OpsOf<Block>::type;
-  static constexpr bool layers_ok = detail::layer_ok<Block>();
+struct Frozen : Sequential<Block> {
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     if constexpr (requires { walk.frozen; }) {
@@ -43,8 +39,6 @@ struct Frozen {
       return walk.template add<Block>(v);
     }
   }
-
-  static_assert(sizeof(detail::CheckLayer<Block>) > 0);
 };
 
 }  // namespace lockstep

@@ -133,7 +133,8 @@ struct Failure {
     operands_do_not_join,
     shared_types_differ,
     shared_parameters_differ,
-    cannot_tie
+    cannot_tie,
+    frozen_later
   };
   Kind kind = none;
   int position = 0;  ///< index of the layer among the leaves
@@ -531,6 +532,8 @@ struct Graph {
   }
   constexpr void use_weights_of(Node& n, int index) {
     Node& first = node[static_cast<std::size_t>(index)];
+    if (frozen && !first.is_frozen && first.w_count + first.state_count > 0)
+      failure = {Failure::frozen_later, position};
     n.w = first.w;
     n.w_count = first.w_count;
     n.state = first.state;

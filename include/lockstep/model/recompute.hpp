@@ -20,11 +20,7 @@ namespace lockstep {
 ///   ls::Repeat<8, ls::Recompute<Next<16>>>
 /// \endcode
 template <class Block>
-struct Recompute {
-  using is_composite = void;
-  using children = List<Block>;
-  using ops = typename detail::OpsOf<Block>::type;
-  static constexpr bool layers_ok = detail::layer_ok<Block>();
+struct Recompute : Sequential<Block> {
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const int outer = walk.enter_segment();
@@ -32,8 +28,6 @@ struct Recompute {
     walk.leave_segment(outer);
     return out;
   }
-
-  static_assert(sizeof(detail::CheckLayer<Block>) > 0);
 };
 
 }  // namespace lockstep

@@ -17,11 +17,7 @@ struct CheckRepeat {
 /// `Repeat<8, Next<16>>`: a compile-time loop that compiles as fast as one block. The block's
 /// output must have the shape of its input.
 template <int N, class Block>
-struct Repeat {
-  using is_composite = void;
-  using children = List<Block>;
-  using ops = typename detail::OpsOf<Block>::type;
-  static constexpr bool layers_ok = detail::layer_ok<Block>();
+struct Repeat : Sequential<Block> {
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const int position = walk.position;
@@ -35,7 +31,6 @@ struct Repeat {
   }
 
   static_assert(sizeof(detail::CheckRepeat<N>) > 0);
-  static_assert(sizeof(detail::CheckLayer<Block>) > 0);
 };
 
 }  // namespace lockstep

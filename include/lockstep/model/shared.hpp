@@ -24,19 +24,13 @@ namespace lockstep {
 ///       ls::Out<"match", ls::From<"a", "b">, ls::Dot<1, ls::normalize>>> {};
 /// \endcode
 template <FixedString Key, class Block>
-struct Shared {
-  using is_composite = void;
+struct Shared : Sequential<Block> {
   using layer = Block;
-  using children = List<Block>;
-  using ops = typename detail::OpsOf<Block>::type;
   static constexpr std::uint64_t key_hash = hash_name(Key.view());
-  static constexpr bool layers_ok = detail::layer_ok<Block>();
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     return walk.template share<Shared>(v);
   }
-
-  static_assert(sizeof(detail::CheckLayer<Block>) > 0);
 };
 
 }  // namespace lockstep

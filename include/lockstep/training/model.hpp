@@ -121,7 +121,8 @@ class Model<Net, S, L, O, Ms...> {
   [[gnu::cold]] explicit Model(Net, Seed seed, S strategy, L loss, O optimizer, Ms... metrics)
       : strategy_((detail::check_one_definition<Net>(), std::move(strategy))),
         replicas_(strategy_, seed.value, checked(TheLoss(Parts::bound(loss))),
-                  checked(std::move(optimizer)), metrics_of(loss, std::move(metrics)...)) {}
+                  checked(std::move(optimizer)),
+                  Parts::metrics(loss, CheckMetric(), std::move(metrics)...)) {}
 
   Model(const Model&) = delete;  // lockstep::Model: not copyable; make another and load its weights
   Model& operator=(const Model&) = delete;
@@ -639,8 +640,7 @@ class Model<Net, S, L, O, Ms...> {
   /// mode; dropout stays active. The optimizer keeps their slots. A checkpoint has the setting. All
   /// processes of a job call it; one that does not is named. The same for layers that never train,
   /// with less memory, is ls::Frozen.
-  /// \throws UsageError for a pattern that selects no layer, for a layer in ls::Frozen, and under
-  /// ls::wire and in asynchronous steps of parameter servers.
+  /// \throws UsageError for a pattern that selects no layer, and for a layer in ls::Frozen.
   /// \code
   ///   model.set_trainable("backbone/*", false);
   ///   model.fit(train, {.epochs = 3});
@@ -703,23 +703,13 @@ class Model<Net, S, L, O, Ms...> {
     return options;
   }
 
-  /// The metrics as the replicas compute them.
-  static typename Parts::Metrics metrics_of(const L& loss, Ms... metrics) {
-    if constexpr (BindsOutputs<L>) {
-      [[maybe_unused]] const TheLoss whole = Parts::bound(loss);
-      return std::tuple_cat(
-          typename TheLoss::Means(),
-          std::make_tuple(checked_metric(
-              typename Parts::template Bound<Ms>{std::move(metrics).metric}, whole)...));
-    } else {
-      return {checked_metric(std::move(metrics), loss)...};
+  struct CheckMetric {
+    template <class M>
+    M operator()(M metric, const TheLoss& loss) const {
+      detail::check_metric<Net, device>(metric, loss);
+      return checked(std::move(metric));
     }
-  }
-  template <class M>
-  static M checked_metric(M metric, const TheLoss& loss) {
-    detail::check_metric<Net, device>(metric, loss);
-    return checked(std::move(metric));
-  }
+  };
 
   void set_multiplier(const char* call, const NamePatterns& parameters, detail::Multiplier which,
                       double value) {

@@ -19,7 +19,7 @@
 #include "lockstep/data/operations/sample_weights.hpp"
 #include "lockstep/data/sources/named_fields.hpp"
 #include "lockstep/data/sources/tensors.hpp"
-#include "lockstep/training/checks/model_parts.hpp"
+#include "lockstep/training/checks/heads.hpp"
 #include "lockstep/training/model.hpp"
 
 namespace lockstep {

@@ -332,6 +332,10 @@ TEST_CASE("settings of layers that cannot be are one sentence") {
   auto options = quiet(1);
   options.callbacks = {ls::Unfreeze{.layers = {"tail/*"}, .at_epoch = 3}};
   CHECK_THROWS_WITH(model.fit(data(), options), ContainsSubstring("'tail/*' selects no layer"));
+  auto frozen = new_model<WithFrozen>();
+  options.callbacks = {ls::Unfreeze{.layers = {"backbone/*"}, .at_epoch = 3}};
+  CHECK_THROWS_WITH(frozen.fit(data(), options),
+                    ContainsSubstring("backbone/batch_normalization is within ls::Frozen"));
   CHECK_THROWS_WITH(std::shared_ptr<ls::Callback>(ls::Unfreeze{}),
                     ContainsSubstring("Unfreeze: .layers is empty"));
 }

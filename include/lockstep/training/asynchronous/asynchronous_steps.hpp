@@ -322,12 +322,15 @@ class AsynchronousSteps final : public StepsOver<Replicas, Batches>, public FitP
     replica_slices_ =
         backups_ > 0 ? slices_ : std::max<std::size_t>(all().session().virtual_shards(), 1);
     const Slice mine{0, backups_ > 0 ? 1 : replica_slices_};
+    const std::span<const UpdateSegment> segments(all().segments_.get(),
+                                                  all().segments_of_updates());
+    const std::span<const PenaltySegment> penalties = all().penalties_of_updates();
     all().session().each([&](const ReplicaContext<D>& r) {
-      replica_.emplace(
-          r.device, all().optimizer_,
-          std::span<const UpdateSegment>(all().segments_.get(), all().segments_of_updates()),
-          replica_slices_, mine, true, std::size_t{0}, std::size_t{1}, ReplicaRoles{{0, 1}, {0, 0}},
-          all().policy());
+      replica_.emplace(r.device, all().optimizer_, segments, replica_slices_, mine, true,
+                       std::size_t{0}, std::size_t{1}, ReplicaRoles{{0, 1}, {0, 0}},
+                       all().policy());
+      if (!all().settings_->is_default())
+        replica_->change_layers(*all().settings_, segments, penalties);
     });
     // Frozen layers, whose values no server sends.
     const auto& state = all().first().engine().state();

@@ -17,6 +17,8 @@ class UnfreezeHooks final : public Callback {
       throw UsageError("Unfreeze: .at_epoch is {}; it must be at least 0", o_.at_epoch);
   }
 
+  // An error of the names comes before the first step.
+  void on_train_begin(const Logs&) override { set(o_.at_epoch); }
   void on_epoch_begin(int epoch, const Logs&) override { set(epoch); }
   void on_workers_change(const WorkersChange& change) override { set(change.epoch); }
 

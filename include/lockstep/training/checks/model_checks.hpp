@@ -14,14 +14,13 @@
 #include <utility>
 
 #include "lockstep/concepts/dataset.hpp"
-#include "lockstep/concepts/heads.hpp"
 #include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/metric.hpp"
 #include "lockstep/concepts/optimizer.hpp"
+#include "lockstep/concepts/outputs.hpp"
 #include "lockstep/concepts/state_mean.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/model/engine.hpp"
-#include "lockstep/training/checks/model_parts.hpp"
 
 namespace lockstep::detail {
 
@@ -124,31 +123,6 @@ struct MetricDoesNotFit {
                 "lockstep::Model: 'M', a metric, does not fit the model's output or the loss' "
                 "targets; use one for this task, such as Accuracy for classes, or remove it");
 };
-template <class M>
-struct NotOfOutput {
-  static_assert(always_false<M>,
-                "lockstep::Model: 'M', a metric, must name an output of a network with several "
-                "losses; write ls::On<\"output\", M>{}");
-};
-template <class M>
-struct OfUnknownOutput {
-  static_assert(always_false<M>,
-                "lockstep::Model: the network has no output of the name in 'M'; the names are "
-                "those of its ls::Out");
-};
-template <class M>
-struct OnWithoutLosses {
-  static_assert(always_false<M>,
-                "lockstep::Model: 'M' is a metric of an output by name, but the loss is that of "
-                "the whole network; write ls::Losses{ls::Head<\"output\", loss>{}}, or the metric "
-                "without ls::On");
-};
-template <class D>
-struct LossesOnDevice {
-  static_assert(always_false<D>,
-                "lockstep::Losses: a device without host memory, such as ls::Cuda, computes one "
-                "loss only; use ls::Cpu, or write one loss for the whole output row");
-};
 /// A kernel without a pass: exactly one of the assertions fails.
 template <class Op, class D, Passes Found>
 struct NoPass {
@@ -183,22 +157,6 @@ constexpr auto metric_does_not_fit() {
   else
     return std::type_identity<MetricDoesNotFit<M, Target>>();
 }
-template <class N, class M, class... Ms>
-constexpr auto no_metric_of_output() {
-  if constexpr (!OfOutput<M>)
-    return std::type_identity<NotOfOutput<M>>();
-  else if constexpr (output_of_metric<N, M>() == N::outputs.size())
-    return std::type_identity<OfUnknownOutput<M>>();
-  else
-    return no_metric_of_output<N, Ms...>();
-}
-template <class M, class... Ms>
-constexpr auto on_without_losses() {
-  if constexpr (OfOutput<M>)
-    return std::type_identity<OnWithoutLosses<M>>();
-  else
-    return on_without_losses<Ms...>();
-}
 /// The error of a missing kernel names the op and the device.
 template <class D, class TheOp>
 constexpr auto no_kernel(List<TheOp>) {
@@ -210,35 +168,11 @@ constexpr auto no_pass(List<Ops...>) {
   return std::type_identity<NoPass<Op, D, passes_of<plan, Op, D>()>>();
 }
 
+/// The first fault of a model with a loss or metrics of outputs by name; in heads.hpp, which
+/// <lockstep/heads.hpp> includes.
 template <class N, class S, class L, class O, class... Ms>
-constexpr auto verdict_of();
-template <class... OfModel>
-struct VerdictOf {
-  static constexpr auto verdict() { return verdict_of<OfModel...>(); }
-};
-template <class N, class M>
-constexpr bool is_of_output() {
-  if constexpr (OfOutput<M>)
-    return output_of_metric<N, M>() < N::outputs.size();
-  else
-    return false;
-}
-/// The first fault of a model whose loss is for outputs by name.
-template <class N, class S, class L, class O, class... Ms>
-constexpr auto verdict_of_heads() {
-  using Fault = typename decltype(L::template fault<N>())::type;
-  if constexpr (!std::is_void_v<Fault>)
-    return std::type_identity<Fault>();
-  else if constexpr (!HostDevice<typename S::device>)
-    return std::type_identity<LossesOnDevice<typename S::device>>();
-  else if constexpr (!(is_of_output<N, Ms>() && ...))
-    return no_metric_of_output<N, Ms...>();
-  else {
-    using Bound = ModelParts<N, L, Ms...>;
-    return WithMetrics<VerdictOf, typename Bound::Metrics, N, S, typename Bound::Loss,
-                       O>::type::verdict();
-  }
-}
+struct HeadsVerdict;
+
 /// The first fault of a model. Each check relies on the ones before it, so the order matters.
 template <class N, class S, class L, class O, class... Ms>
 constexpr auto verdict_of() {
@@ -256,10 +190,8 @@ constexpr auto verdict_of() {
     return std::type_identity<NoOptimizer<O>>();
   } else if constexpr (!(Metric<Ms> && ...)) {
     return no_metric<Ms...>();
-  } else if constexpr (BindsOutputs<L>) {
-    return verdict_of_heads<N, S, L, O, Ms...>();
-  } else if constexpr ((OfOutput<Ms> || ...)) {
-    return on_without_losses<Ms...>();
+  } else if constexpr (BindsOutputs<L> || (OfOutput<Ms> || ...)) {
+    return HeadsVerdict<N, S, L, O, Ms...>::verdict();
   } else if constexpr (!L::accepts(N::output_shape)) {
     return std::type_identity<LossDoesNotFit<N, L>>();
   } else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...)) {

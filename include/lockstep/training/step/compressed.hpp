@@ -104,8 +104,9 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
       std::swap(kept_, next_kept_);
       if (sends_ && is_compressed())
         for (const Tensor& t : tensors_)
-          std::copy_n(next_factors_.data() + t.factor, t.thin.rank * t.thin.rows,
-                      factors_.data() + t.begin);
+          if (!t.is_held)
+            std::copy_n(next_factors_.data() + t.factor, t.thin.rank * t.thin.rows,
+                        factors_.data() + t.begin);
     }
     Base::update(replica, rule, rate, step, is_applied);
   }
@@ -127,6 +128,15 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     kept_.upload(kept);
     factors_.upload(factors);
   }
+  /// Parameters that are held do not travel; their kept gradients stay until they train again.
+  [[gnu::cold]] void set_segments(std::span<const UpdateSegment> segments) {
+    Base::set_segments(segments);
+    is_complete_ = false;
+    std::copy_n(kept_.data(), kept_.size(), next_kept_.data());
+    for (Tensor& t : tensors_)
+      for (const UpdateSegment& s : segments)
+        if (s.begin <= t.begin && t.begin < s.end) t.is_held = s.is_held;
+  }
   [[gnu::cold]] void clear() {
     Base::clear();
     is_complete_ = false;
@@ -141,6 +151,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
     std::size_t most;        ///< elements that top-k sends
     ThinShape thin;          ///< of PowerSGD; rank 0: travels whole
     std::size_t factor = 0;  ///< where its Q begins in next_factors_
+    bool is_held = false;    ///< does not travel; see set_segments
   };
 
   Tensor tensor_of(const NamedParameter& p) const {
@@ -196,9 +207,16 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   }
 
   void exchange(const CollectiveRef& group, Slice range) override {
-    const std::size_t end = left_;
+    std::size_t end = left_;
     while (left_ > 0 && tensors_[left_ - 1].begin >= range.first) --left_;
-    const std::span<const Tensor> complete(tensors_.data() + left_, end - left_);
+    for (std::size_t i = end; i > left_; --i) {  // neighbours that train, in one message
+      if (!tensors_[i - 1].is_held) continue;
+      exchange_neighbours(group, {tensors_.data() + i, end - i});
+      end = i - 1;
+    }
+    exchange_neighbours(group, {tensors_.data() + left_, end - left_});
+  }
+  void exchange_neighbours(const CollectiveRef& group, std::span<const Tensor> complete) {
     if (complete.empty()) return;
     const Slice all{complete.front().begin,
                     complete.back().begin + complete.back().size - complete.front().begin};

@@ -1039,11 +1039,13 @@ class ReplicaSet : public AnyReplicas {
 
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),
                                                static_cast<std::size_t>(Net::graph.nodes)};
+  [[gnu::cold]] std::span<const PenaltySegment> penalties_of_updates() {
+    return penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
+  }
   /// Applies settings_ to all replicas of this process.
   [[gnu::cold]] void apply_settings() {
     const std::span<const UpdateSegment> segments(segments_.get(), segments_of_updates());
-    const std::span<const PenaltySegment> penalties =
-        penalties_of(named_parameters<Net>(), *settings_, nodes, penalties_);
+    const std::span<const PenaltySegment> penalties = penalties_of_updates();
     session_.each([&](const ReplicaContext<device>& r) {
       replicas_[r.local]->change_layers(*settings_, segments, penalties);
     });
@@ -1060,19 +1062,9 @@ class ReplicaSet : public AnyReplicas {
   }
   [[gnu::cold]] void check_holds(const LayerSettings& next) const {
     static_cast<void>(next.held_steps(Engine<Net, device>::constants.step, nodes));
-    if constexpr (keeps_gradients)
-      throw UsageError(
-          "set_trainable: under {} all layers of a network train; put the layers into ls::Frozen, or "
-          "use another update policy",
-          policy_name());
     if constexpr (makes_rounds || UpdateOf<S>::divides_slots)
       if (next.held_weights(nodes) == Net::graph.weights)
         throw UsageError("set_trainable: under {} at least one layer must train", policy_name());
-    if constexpr (requires { session_.has_phases(); })
-      if (session_.has_phases())
-        throw UsageError(
-            "set_trainable: with .asynchronous or .backup_workers all layers of a network train; put "
-            "the layers into ls::Frozen, or leave the option out");
   }
 
   /// The value of the update policy that `strategy | policy` has; others have no options.

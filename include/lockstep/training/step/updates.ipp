@@ -40,7 +40,7 @@ std::span<const PenaltySegment> penalties_of(std::span<const NamedParameter> par
                                              const LayerSettings& settings,
                                              std::span<const Node> nodes,
                                              std::unique_ptr<PenaltySegment[]>& storage) {
-  storage = std::make_unique<PenaltySegment[]>(parameters.size());
+  if (!storage) storage = std::make_unique<PenaltySegment[]>(parameters.size());
   PenaltySegment* next = storage.get();
   each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t, std::size_t node) {
     *next++ = {p.offset, p.offset + p.shape.size(), settings.is_held(node) ? Penalty{} : p.penalty};

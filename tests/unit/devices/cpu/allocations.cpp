@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 #include "lockstep/layers/layers.hpp"
 
 using namespace lockstep;
@@ -31,27 +32,20 @@ std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int
   Io<Cpu> io{step,     context,      1,           inputs.data(), y.data(),    n.w.data(),
              nullptr,  saved.data(), once.data(), nullptr,       n.dy.data(), gradients.data(),
              dw.data()};
-  std::vector<std::byte> scratch;
-  const auto measure = [&](auto&... prepared) {
-    K::forward(op, io, prepared...);
-    K::backward(op, io, prepared...);
-    const AllocationCounter counter;
-    for (int i = 0; i < 3; ++i) {
-      K::forward(op, io, prepared...);
-      K::backward(op, io, prepared...);
-    }
-    return counter.count();
+  using Calls = lockstep::detail::KernelCalls<O, Cpu>;
+  const auto prepared = Calls::prepare(&op, context, count);
+  std::vector<std::byte> scratch(prepared.scratch_bytes + 64);
+  void* p = scratch.data();
+  std::size_t room = scratch.size();
+  io.scratch = static_cast<std::byte*>(std::align(64, prepared.scratch_bytes, p, room));
+  const auto run = [&] {
+    Calls::forward(&op, io, prepared.state.get());
+    Calls::backward(&op, io, prepared.state.get());
   };
-  if constexpr (requires { typename K::Prepared; }) {
-    auto prepared = K::prepare(op, context, count);
-    scratch.resize(prepared.scratch_bytes() + 64);
-    void* p = scratch.data();
-    std::size_t room = scratch.size();
-    io.scratch = static_cast<std::byte*>(std::align(64, prepared.scratch_bytes(), p, room));
-    return measure(prepared);
-  } else {
-    return measure();
-  }
+  run();
+  const AllocationCounter counter;
+  for (int i = 0; i < 3; ++i) run();
+  return counter.count();
 }
 
 }  // namespace

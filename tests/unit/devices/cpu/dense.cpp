@@ -1,11 +1,12 @@
 /// \file
 /// Dense on the Cpu: the choice between its three implementations, and each of them.
-#include "lockstep/layers/dense.hpp"
+#include "lockstep/devices/cpu/dense.hpp"
 
 #include <cmath>
 
 #include "compare.hpp"
-
+#include "lockstep/devices/cpu/dense_by_inputs.hpp"
+#include "lockstep/devices/cpu/fused/dense_tiles.hpp"
 #include "unit/devices/dense.hpp"
 
 using namespace lockstep;

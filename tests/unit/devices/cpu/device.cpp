@@ -127,9 +127,9 @@ TEST_CASE("an error of oneDNN is a DeviceError with op, shape and remedy") {
   auto context = Cpu{.threads = 1}.open(1, 0);
   Conv2DOp op{shape(4, 4, 1), 8, {3, 3}, {1, 1}, {1, 1}, valid, true};
   op.in = shape(4, -4, 1);
-  using K = Kernel<Conv2DOp, Cpu>;
+  using Calls = lockstep::detail::KernelCalls<Conv2DOp, Cpu>;
   CHECK_THROWS_MATCHES(
-      K::prepare(op, context, 1), DeviceError,
+      Calls::prepare(&op, context, 1), DeviceError,
       MessageMatches(ContainsSubstring("conv2d") && ContainsSubstring(to_string(op.out())) &&
                      ContainsSubstring("invalid_arguments")));
 }

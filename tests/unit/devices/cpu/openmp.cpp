@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "conv2d_ops.hpp"
+#include "lockstep/devices/cpu/conv2d_few_channels.hpp"
 
 using namespace lockstep;
 using namespace testing;

@@ -57,7 +57,9 @@ struct Drawn {
   bool overlaps = false;  // in a background thread
   std::vector<ls::detail::NamedParameter> parameters{};
   std::vector<std::size_t> buckets{};  // begin of each, in the order of backward, the last one is 0
-  std::vector<Values> gradients{};     // of replica r in step s at [s * replicas + r]
+  std::size_t holds_from = ~std::size_t{0};  // a step
+  std::size_t held = 0;                      // the parameter that does not train from there on
+  std::vector<Values> gradients{};           // of replica r in step s at [s * replicas + r]
 
   std::size_t weights() const {
     const auto& last = parameters.back();
@@ -117,11 +119,20 @@ Exchanged exchanged(const Drawn& drawn, const wire::Format& format) {
                                                  .roles = {all, all},
                                                  .policy = &format,
                                                  .has_final_gradients = false});
+    std::vector<ls::detail::UpdateSegment> segments;
+    for (const auto& p : drawn.parameters)
+      segments.push_back({p.offset, p.offset + p.shape.size(), {}});
     double* const g = engine.gradients().data();
     for (std::size_t step = 0; step < drawn.steps; ++step) {
+      if (step == drawn.holds_from) {
+        segments[drawn.held].is_held = true;
+        policy.set_segments(segments);
+      }
       policy.begin_step(step + 1);
       const Values& own = drawn.gradients[step * drawn.replicas + replica.rank];
       std::copy(own.begin(), own.end(), g);
+      for (const auto& s : segments)
+        if (s.is_held) std::fill(g + s.begin, g + s.end, 0.0);
       std::size_t end = n;
       for (const std::size_t begin : drawn.buckets) {
         if (begin > 0) policy.ready(replica, {begin, end - begin});
@@ -263,6 +274,38 @@ TEST_CASE("what replicas send and what they keep are their gradients") {
         Values together = sum_of(found.kept[step], 0, drawn.replicas, drawn.weights());
         for (std::size_t k = 0; k < sent.size(); ++k) together[k] += sent[k];
         CHECK(difference(together, all) < 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("a parameter that is held does not travel, and the others do as before") {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 60; ++i) {
+    Drawn drawn = draw(random);
+    const Drawn all = drawn;
+    drawn.holds_from = 3;
+    drawn.held = random() % drawn.parameters.size();
+    const auto& its = drawn.parameters[drawn.held];
+    const std::size_t begin = its.offset, end = begin + its.shape.size();
+    for (const wire::Format& format :
+         {wire::Format(wire::Uncompressed{}), wire::Format(wire::bfloat16{}),
+          wire::Format(wire::TopK{.fraction = 0.3}),
+          wire::Format(wire::PowerSgd{.rank = 2, .start = 1, .min_compression_rate = 0})}) {
+      CAPTURE(i, format.text(), drawn.replicas, drawn.accumulated, drawn.held, drawn.overlaps);
+      const Exchanged found = exchanged(drawn, format), expected = exchanged(all, format);
+      CHECK(found.are_equal);
+      for (std::size_t step = 0; step < drawn.steps; ++step) {
+        CAPTURE(step);
+        const bool holds = step >= drawn.holds_from;
+        const auto has = [&](const Values& values, const Values& of_all, const Values& of_held) {
+          for (std::size_t k = 0; k < values.size(); ++k)
+            if ((holds && begin <= k && k < end ? of_held : of_all)[k] != values[k]) return false;
+          return true;
+        };
+        CHECK(has(found.sums[step], expected.sums[step], Values(drawn.weights())));
+        for (std::size_t r = 0; r < drawn.replicas; ++r)
+          CHECK(has(found.kept[step][r], expected.kept[step][r], found.kept[2][r]));
       }
     }
   }
@@ -532,9 +575,27 @@ TEST_CASE("formats that cannot be are refused") {
   own.fit(data(), checked(2));
   built_in.fit(data(), checked(2));
   CHECK(own.weights_sha256() == built_in.weights_sha256());
-  CHECK_THROWS_WITH(built_in.set_trainable("dense", false),
-                    ContainsSubstring("under wire all layers of a network train; put the layers "
-                                      "into ls::Frozen, or use another update policy"));
-  built_in.set_rate_multiplier("dense", 0.5);
-  built_in.fit(data(), checked(1));
+}
+
+TEST_CASE("a checkpoint of a job that compresses has the layers that do not train") {
+  const testing::Folder folder;
+  auto first = model(Many{.replicas = 2} | formats[2]);
+  first.fit(data(), checked(1));
+  first.set_trainable("dense", false);
+  first.set_rate_multiplier("dense_1", 0.5);
+  const auto kernel = first.weights("dense/kernel"), bias = first.weights("dense_1/bias");
+  first.fit(data(), checked(1));
+  first.save_checkpoint(folder.path().string());
+  auto second = model(Many{.replicas = 2} | formats[2]);
+  second.load_checkpoint(folder.path().string());
+  for (auto* const its : {&first, &second}) its->fit(data(), checked(1));
+  CHECK(first.weights("dense/kernel") == kernel);
+  CHECK(first.weights("dense_1/bias") != bias);
+  CHECK(second.weights_sha256() == first.weights_sha256());
+  for (auto* const its : {&first, &second}) {
+    its->set_trainable("dense", true);
+    its->fit(data(), checked(1));
+  }
+  CHECK(first.weights("dense/kernel") != kernel);
+  CHECK(second.weights_sha256() == first.weights_sha256());
 }

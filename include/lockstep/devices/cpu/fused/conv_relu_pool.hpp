@@ -5,13 +5,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "lockstep/concepts/kernel.hpp"
+#include "lockstep/core/config.hpp"
 #include "lockstep/devices/cpu/device.hpp"
-#include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
+#include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/fused_relu.hpp"
 
 namespace lockstep {
+namespace detail {
+
+/// The passes; in fused/pooled_convolution.hpp.
+template <class T>
+class PooledConvolution;
+
+}  // namespace detail
 
 template <class P>
 struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
@@ -19,12 +28,17 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
   using D = BasicCpu<P>;
   using Prepared = detail::PooledConvolution<typename D::real>;
   static constexpr bool keeps_x = true;
+  /// Requires 1 to 4 channels, and filters that are a multiple of two of the shorter vectors.
   static constexpr bool fits(const ConvReLUPoolOp& op) {
+    constexpr int lanes = detail::vector_bytes / sizeof(typename D::real);
     const Pooling2DWindow& w = op.pool.window;
-    return Prepared::fits(op.conv) && w.pool == KernelSize{2, 2} && w.strides == Strides{2, 2};
+    return op.conv.channels() <= 4 && op.conv.filters % (2 * lanes) == 0 &&
+           w.pool == KernelSize{2, 2} && w.strides == Strides{2, 2};
   }
+  /// Bytes of winners, an upper bound over all vector lengths.
   static constexpr std::size_t saved(const ConvReLUPoolOp& op) {
-    return Prepared::winners_bytes(op.conv);
+    const Shape out = op.conv.out();
+    return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
   }
 
   static Prepared prepare(const ConvReLUPoolOp& op, typename D::Context& context, std::size_t) {
@@ -47,3 +61,7 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
 static_assert(HasKernel<ConvReLUPoolOp, Cpu>);
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_HEADER_ONLY
+#include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
+#endif

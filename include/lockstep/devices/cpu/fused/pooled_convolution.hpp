@@ -36,12 +36,7 @@ namespace lockstep::detail {
 template <class T>
 class PooledConvolution {
  public:
-  /// Requires 1 to 4 channels, and filters that are a multiple of two of the shorter vectors.
-  static constexpr bool fits(const Conv2DOp& op) {
-    return op.channels() <= 4 && op.filters % (2 * static_cast<int>(vector_bytes / sizeof(T))) == 0;
-  }
-
-  /// `bytes`: vector length of the processor; 0 selects the plain loops.
+  /// For an op that the kernel fits. `bytes`: vector length of the processor; 0 selects the plain loops.
   [[gnu::cold]] PooledConvolution(const Conv2DOp& op, int threads, std::size_t bytes)
       : op_(op), threads_(static_cast<std::size_t>(threads)), bytes_(bytes) {
     if (static_cast<std::size_t>(op.filters) % (2 * bytes / sizeof(T) + (bytes == 0)) != 0)
@@ -62,11 +57,6 @@ class PooledConvolution {
         for (int c = 0; c < channels; ++c)
           *tap++ = static_cast<std::size_t>(
               (i * op.dilation.height * width_ + j * op.dilation.width) * channels + c);
-  }
-  /// Bytes of winners per example, an upper bound over all vector lengths.
-  static constexpr std::size_t winners_bytes(const Conv2DOp& op) {
-    const Shape out = op.out();
-    return shape(out[0] / 2, out[1] / 2, out[2]).size() * sizeof(std::uint16_t);
   }
   std::size_t scratch_bytes() const {
     return threads_ * (padded_size() + quads_size()) * sizeof(T) +

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/devices/cpu/fused/conv_relu_pool.hpp"
+#include "lockstep/devices/cpu/fused/pooled_convolution.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "support/pooled_convolutions.hpp"
 #include "unit/devices/cpu/conv2d_ops.hpp"
@@ -44,7 +46,7 @@ LayerResult<float> with_vectors(const ConvReLUPoolOp& op, std::size_t count, con
   const std::size_t bias = op.conv.kernel_size();
   DeviceArray<Cpu, float> x(context, n.x), w(context, n.w), dy(context, n.dy);
   DeviceArray<Cpu, float> y(context, n.dy.size()), dw(context, n.w.size());
-  DeviceArray<Cpu, std::byte> winners(context, count * Loops::winners_bytes(op.conv)),
+  DeviceArray<Cpu, std::byte> winners(context, count * Kernel<ConvReLUPoolOp, Cpu>::saved(op)),
       scratch(context, loops.scratch_bytes());
   loops.forward(count, x.data(), w.data(), op.conv.bias ? w.data() + bias : nullptr, y.data(),
                 winners.data(), scratch.data());
