@@ -136,6 +136,10 @@ inline void check_virtual_shards(const Options& o) {
 
 /// Checks that the other options leave room for compressed gradients. \throws CLI::ParseError
 inline void check_wire(const Options& o) {
+  if (o.wire_warm_up && o.wire != "top_k" && o.wire != "power_sgd")
+    throw CLI::ValidationError(
+        "--wire-warm-up " + std::to_string(*o.wire_warm_up),
+        "--wire " + o.wire + " has no warm-up; add --wire top_k or power_sgd");
   if (o.wire.empty() || o.wire == "float32") return;
   if (o.update != "replicated")
     throw CLI::ValidationError(
@@ -221,6 +225,10 @@ inline Options parse(const Program& program, int argc, char** argv) {
       wire->check(CLI::IsMember({"float32"}));
     else
       wire->check(CLI::IsMember({"float32", "bfloat16", "top_k", "power_sgd"}));
+    add_whole<std::uint64_t>(app, "--wire-warm-up", o.wire_warm_up,
+                             "updates in which top_k sends more, fewer in each, by default 0, and "
+                             "before power_sgd begins, by default 10",
+                             0);
   }
   add_whole<std::uint64_t>(app, "--verify-every", o.verify_every,
                            "steps between two comparisons of the replicas' weights", 1);

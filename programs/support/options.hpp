@@ -29,7 +29,7 @@ struct Program {
   /// --cluster, --task, --elastic, --stall-timeout, --idle-timeout, --stragglers
   bool has_workers = false;
   bool has_servers = false;  ///< --mode, --staleness, --backup-workers, --ps-replicas
-  bool has_updates = false;  ///< --update, --sync-every, --wire
+  bool has_updates = false;  ///< --update, --sync-every, --wire, --wire-warm-up
 };
 
 /// The file of the architecture that goes with the weights `path`: w.json for w.safetensors, otherwise with
@@ -53,8 +53,9 @@ struct Options {
   bool shuffle = true, validate = false, augment = true;
   int depth = 56;
   std::string optimizer = "sgd", precision = "float32";
-  std::string update{}, wire{};             ///< empty without the option
-  std::optional<std::uint64_t> sync_every;  ///< steps of a round of --update local and diloco
+  std::string update{}, wire{};               ///< empty without the option
+  std::optional<std::uint64_t> wire_warm_up;  ///< updates, of --wire top_k and power_sgd
+  std::optional<std::uint64_t> sync_every;    ///< steps of a round of --update local and diloco
   double learning_rate = 0.01;
   std::uint64_t seed = 1;
   int threads = 0;                        ///< per replica; 0: cores / replicas

@@ -9,11 +9,13 @@
 
 namespace support {
 
-/// Applies --wire. PowerSGD begins early, since runs of programs may be short.
+/// Applies --wire and --wire-warm-up. PowerSGD begins early, since runs of programs may be short.
 inline void apply_wire(lockstep::wire::Format& format, const Options& options) {
   if (options.wire == "bfloat16") format = lockstep::wire::bfloat16{};
-  if (options.wire == "top_k") format = lockstep::wire::TopK{};
-  if (options.wire == "power_sgd") format = lockstep::wire::PowerSgd{.start = 10};
+  if (options.wire == "top_k")
+    format = lockstep::wire::TopK{.warm_up = options.wire_warm_up.value_or(0)};
+  if (options.wire == "power_sgd")
+    format = lockstep::wire::PowerSgd{.start = options.wire_warm_up.value_or(10)};
 }
 
 }  // namespace support

@@ -26,6 +26,7 @@ RUNS = {  # format, its options, steps of an update
     "bfloat16": ("bfloat16", {}, 1),
     "bfloat16_accumulated": ("bfloat16", {}, 2),
     "top_k": ("top_k", {"fraction": 0.1}, 1),
+    "top_k_warm_up": ("top_k", {"fraction": 0.1, "warm_up": 5}, 1),
     "top_k_accumulated": ("top_k", {"count": 3}, 2),
     "power_sgd": ("power_sgd", {"rank": 1, "start": 2, "rate": 2.0}, 1),
     "power_sgd_2": ("power_sgd", {"rank": 2, "start": 0, "rate": 1.0}, 1),
@@ -81,8 +82,8 @@ class Bfloat16:
 
 
 class TopK:
-    def __init__(self, fraction=None, count=None):
-        self.fraction, self.count = fraction, count
+    def __init__(self, fraction=None, count=None, warm_up=0):
+        self.fraction, self.count, self.warm_up = fraction, count, warm_up
 
     def exchange(self, own, update):
         kept, total = own.copy(), np.zeros(COUNT)
@@ -90,6 +91,8 @@ class TopK:
             parts, sent = layers_of(kept[i]), layers_of(total)
             for have, to in ((a, b) for x, y in zip(parts, sent) for a, b in zip(x, y)):
                 k = self.count or max(1, math.floor(self.fraction * have.size + 0.5))
+                if update < self.warm_up:
+                    k = math.floor(have.size * (k / have.size) ** (update / self.warm_up) + 0.5)
                 flat = have.reshape(-1)
                 chosen = np.argsort(-np.abs(flat), kind="stable")[:k]
                 to.reshape(-1)[chosen] += flat[chosen]

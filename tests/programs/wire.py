@@ -58,6 +58,7 @@ class Wire(multi_worker.Case):
 
     def test_what_cannot_be_is_refused(self):
         for own, text in ((["--wire", "float16"], "--wire"),
+                          (["--wire-warm-up", 9], "add --wire top_k or power_sgd"),
                           (["--wire", "top_k", "--update", "sharded"], "leave out --update sharded"),
                           (["--wire", "bfloat16", "--virtual-shards", 4], "leave out --virtual-shards 4")):
             done = contract.run("mnist_multi_worker", *own)

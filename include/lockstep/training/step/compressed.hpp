@@ -148,7 +148,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   /// A parameter.
   struct Tensor {
     std::size_t begin, size;
-    std::size_t most;        ///< elements that top-k sends
+    std::size_t most;        ///< elements that top-k sends after its warm-up
     ThinShape thin;          ///< of PowerSGD; rank 0: travels whole
     std::size_t factor = 0;  ///< where its Q begins in next_factors_
     bool is_held = false;    ///< does not travel; see set_segments
@@ -176,6 +176,14 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
         t.thin = {rows, columns, rank};
     }
     return t;
+  }
+  /// The elements that top-k sends in this update.
+  std::size_t most(const Tensor& t) const {
+    const wire::TopK& options = format_.top_k;
+    if (update_ >= options.warm_up) return t.most;
+    const double done = static_cast<double>(update_) / static_cast<double>(options.warm_up);
+    const double n = static_cast<double>(t.size), k = static_cast<double>(t.most);
+    return static_cast<std::size_t>(std::llround(n * std::pow(k / n, done)));
   }
   bool accumulates() const { return each_updates_ > 1; }
   /// Whether this update is.
@@ -252,7 +260,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
   /// A message: the values of all tensors, then their indices.
   void exchange_largest(const CollectiveRef& group, std::span<const Tensor> tensors, Slice all) {
     std::size_t count = 0;
-    for (const Tensor& t : tensors) count += t.most;
+    for (const Tensor& t : tensors) count += most(t);
     const std::size_t bytes = count * (sizeof(T) + sizeof(std::uint32_t));
     own_.resize(std::max(own_.size(), bytes));
     gathered_.resize(std::max(gathered_.size(), bytes * group.size()));
@@ -273,7 +281,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
       const std::byte* values = gathered_.data() + r * bytes;
       const std::byte* indices = values + count * sizeof(T);
       for (const Tensor& t : tensors)
-        for (std::size_t k = 0; k < t.most; ++k) {
+        for (std::size_t k = most(t); k > 0; --k) {
           T value;
           std::uint32_t index;
           std::memcpy(&value, values, sizeof value);
@@ -284,7 +292,7 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
         }
     }
   }
-  /// Calls f(i) for the indices of the t.most elements of largest magnitude, ascending; of equal ones
+  /// Calls f(i) for the indices of the most(t) elements of largest magnitude, ascending; of equal ones
   /// the first are taken, and NaN is above all.
   template <class F>
   void choose_largest(const T* e, const Tensor& t, const F& f) {
@@ -293,10 +301,10 @@ class CompressedUpdate : public ReplicatedUpdate<D>, private RangeExchange {
       return is_nan(e[i]) ? std::numeric_limits<T>::infinity() : std::abs(e[i]);
     };
     for (std::size_t i = 0; i < t.size; ++i) magnitudes_[i] = magnitude(i);
-    T* const kth = magnitudes_.data() + t.most - 1;
+    std::size_t of_least = most(t);  // that are equal to it
+    T* const kth = magnitudes_.data() + of_least - 1;
     std::nth_element(magnitudes_.data(), kth, magnitudes_.data() + t.size, std::greater<>());
     const T least = *kth;
-    std::size_t of_least = t.most;  // that are equal to it
     for (std::size_t i = 0; i < t.size; ++i) of_least -= magnitude(i) > least ? 1 : 0;
     for (std::size_t i = 0; i < t.size; ++i) {
       const T m = magnitude(i);

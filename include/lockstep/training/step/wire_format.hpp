@@ -43,12 +43,14 @@ struct bfloat16 {};
 ///     e_i = a_i - s_i
 ///     g   = s_0 + s_1 + ...                    in the order of ranks
 ///
-/// With n elements k is `count`, or `fraction` n, rounded, if `count` is 0; at least 1 and at most n.
-/// Source: Y. Lin et al., Deep Gradient Compression, 2018, without its momentum correction, factor
-/// masking and warm-up.
+/// With n elements k is `count`, or `fraction` n, rounded, if `count` is 0; at least 1 and at most n. In
+/// the first `warm_up` updates more elements travel: n (k / n)^(u / warm_up) in update u, counted from 0.
+/// Source: Y. Lin et al., Deep Gradient Compression, 2018, without its momentum correction and factor
+/// masking.
 struct TopK {
   double fraction = 0.01;
-  std::size_t count = 0;  ///< per parameter; instead of `fraction`
+  std::size_t count = 0;      ///< per parameter; instead of `fraction`
+  std::uint64_t warm_up = 0;  ///< updates; all elements travel in the first one
 };
 /// The same as a constant: `top_k<100>` has that count, and `top_k<0.01>` that fraction, for compilers
 /// whose templates have such arguments (clang 18, g++).

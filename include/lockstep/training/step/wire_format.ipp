@@ -16,9 +16,10 @@ std::string Format::text() const {
     case Kind::bfloat16:
       return "wire bfloat16";
     case Kind::top_k:
-      return top_k.count > 0
-                 ? format_text("wire top_k of {} elements", top_k.count)
-                 : "wire top_k of " + detail::shortest_number(top_k.fraction) + " of the elements";
+      return (top_k.count > 0 ? format_text("wire top_k of {} elements", top_k.count)
+                              : format_text("wire top_k of {} of the elements",
+                                            detail::shortest_number(top_k.fraction))) +
+             (top_k.warm_up > 0 ? format_text(" after {} updates", top_k.warm_up) : "");
     case Kind::power_sgd:
       break;
   }

@@ -423,6 +423,7 @@ TEST_CASE("replicas that compress train as a simulation in NumPy does") {
   check("bfloat16", wire::bfloat16{}, 1);
   check("bfloat16_accumulated", wire::bfloat16{}, 2);
   check("top_k", wire::TopK{.fraction = 0.1}, 1);
+  check("top_k_warm_up", wire::TopK{.fraction = 0.1, .warm_up = 5}, 1);
   check("top_k_accumulated", wire::TopK{.count = 3}, 2);
   check("power_sgd", wire::PowerSgd{.start = 2}, 1);
   check("power_sgd_2", wire::PowerSgd{.rank = 2, .start = 0, .min_compression_rate = 1}, 1);
