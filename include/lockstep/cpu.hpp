@@ -19,12 +19,13 @@
 #include "lockstep/devices/cpu/fused/dense_relu.hpp"
 #include "lockstep/devices/cpu/fused/softmax_crossentropy.hpp"
 #include "lockstep/devices/cpu/max_pooling2d.hpp"
-#include "lockstep/devices/cpu/optimizer.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
 #include "lockstep/devices/cpu/smooth_activations.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
 #include "lockstep/devices/cpu/tied_dense.hpp"
 #include "lockstep/devices/cpu/up_sampling2d.hpp"
+#include "lockstep/devices/cpu/updates/muon.hpp"
+#include "lockstep/devices/cpu/updates/optimizer.hpp"
 #include "lockstep/devices/host/kernels.hpp"
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION

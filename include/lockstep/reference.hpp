@@ -23,8 +23,10 @@
 #include "lockstep/training/step/compiled_step.hpp"
 namespace lockstep {
 LOCKSTEP_KERNELS(extern template, Reference<float>)
+LOCKSTEP_HOST_OPTIMIZER_KERNELS(extern template, Reference<float>)
 LOCKSTEP_STEP(extern template, Reference<float>)
 LOCKSTEP_KERNELS(extern template, Reference<double>)
+LOCKSTEP_HOST_OPTIMIZER_KERNELS(extern template, Reference<double>)
 LOCKSTEP_STEP(extern template, Reference<double>)
 }  // namespace lockstep
 #endif

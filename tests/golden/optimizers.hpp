@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "golden/golden_file.hpp"
+#include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/layers/dense.hpp"
+#include "lockstep/layers/reshaping/flatten.hpp"
+#include "lockstep/losses/mean_squared_error.hpp"
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/optimizers/optimizers.hpp"
 #include "lockstep/strategies/mirrored.hpp"
@@ -117,6 +120,76 @@ void meets_optimizers(const std::vector<Sharing>& sharings = all_sharings) {
   meets("lion", ls::Lion{.learning_rate = 0.01});
   meets("lamb", ls::Lamb{.learning_rate = 0.01});
   meets("ftrl", ls::Ftrl{.learning_rate = 0.01, .initial_accumulator_value = 0.1f});
+}
+
+/// A kernel of a convolution, a tall, a wide and a square matrix, and a vector.
+struct Matrices
+    : ls::Sequential<ls::Input<3, 3, 3>, ls::Conv2D<4, 2, ls::no_bias>, ls::Flatten, ls::Dense<3>,
+                     ls::Dense<7, ls::no_bias>, ls::Dense<7, ls::no_bias>> {};
+inline const std::vector<std::string> matrices{"conv2d/kernel", "dense/kernel", "dense/bias",
+                                               "dense_1/kernel", "dense_2/kernel"};
+
+/// Six updates by the gradients of the file. `slots`: elements of the optimizer's buffers.
+template <class D, class O>
+void meets_matrix_optimizer(const std::string& name, std::size_t slots, const O& optimizer) {
+  using T = typename D::real;
+  CAPTURE(name);
+  const GoldenFile file("matrix_optimizers");
+  ls::Model model{Matrices{}, ls::Mirrored<D>{.replicas = 2}, ls::MeanSquaredError{}, optimizer};
+  CHECK(model.memory().optimizer == slots * sizeof(T));
+  for (const std::string& p : matrices) model.set_weights(p, testing::as<T>(file.values("w/" + p)));
+  const std::vector<T> x(27), y(7);
+  const auto batch = model.batch(x, y);
+  for (std::size_t step = 0; step < 6; ++step) {
+    CAPTURE(step);
+    auto gradients = model.gradients_of(batch);
+    const auto of_step = [&](const std::string& tensor, const std::string& p) {
+      return row(file.values(tensor + "/" + p), step, gradients[p].size());
+    };
+    for (const std::string& p : matrices) {
+      const auto values = testing::as<T>(of_step("g", p));
+      std::copy(values.begin(), values.end(), gradients[p].begin());
+    }
+    model.apply(gradients);
+    for (const std::string& p : matrices) {
+      CAPTURE(p);
+      CHECK(testing::relative_error(model.weights(p), of_step(name, p)) < tolerance<D>);
+    }
+  }
+}
+
+/// Optimizers of whole matrices.
+template <class D>
+void meets_matrix_optimizers() {
+  using ls::Muon, ls::Adafactor;
+  const auto meets = [](const std::string& name, std::size_t slots, const auto& optimizer) {
+    meets_matrix_optimizer<D>(name, slots, optimizer);
+  };
+  // 169 weights, of which the convolution's 48 and the vector's 3 have a second slot.
+  meets("muon", 169 + 51, Muon{.learning_rate = 0.01});
+  meets("muon_options", 169 + 51 + 21,
+        Muon{.learning_rate = 0.01,
+             .momentum = 0.8,
+             .nesterov = false,
+             .weight_decay = 0.1,
+             .exclude_layers = {"dense_1"},
+             .scale = ls::MuonScale::none,
+             .iteration = ls::NewtonSchulz{.a = 1.875, .b = -1.25, .c = 0.375, .steps = 7},
+             .adam_weight_decay = 0.2,
+             .adam_lr_ratio = 0.5});
+  meets("muon_pytorch", 169 + 51,
+        Muon{.learning_rate = 0.01, .weight_decay = 0.1, .variant = ls::MuonVariant::pytorch});
+  meets("muon_jordan", 169 + 3,
+        Muon{.learning_rate = 0.02, .weight_decay = 0, .variant = ls::MuonVariant::jordan});
+  constexpr std::size_t factors = 2 * 2 * (3 + 4) + (16 + 3) + 3 + (3 + 7) + (7 + 7);
+  meets("adafactor", factors, Adafactor{.learning_rate = 0.5});
+  meets("adafactor_options", factors,
+        Adafactor{.learning_rate = 0.01,
+                  .beta_2_decay = -0.5,
+                  .epsilon_1 = 1e-3,
+                  .epsilon_2 = 0.1,
+                  .clip_threshold = 0.5,
+                  .weight_decay = 0.1});
 }
 
 }  // namespace golden

@@ -38,6 +38,9 @@ TEMPLATE_TEST_CASE("Optimizers move the weights as Keras' do", "[golden]", Refer
                    Reference<float>) {
   golden::meets_optimizers<TestType>();
 }
+TEST_CASE("Muon and Adafactor move matrices as Keras' do", "[golden]") {
+  golden::meets_matrix_optimizers<Reference<double>>();
+}
 
 TEMPLATE_TEST_CASE("fit and evaluate with weights do what Keras' do", "[golden]", Reference<double>,
                    Reference<float>) {

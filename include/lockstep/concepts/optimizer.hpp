@@ -16,11 +16,19 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/core/numbers/finite.hpp"
 #include "lockstep/core/parameter.hpp"
+#include "lockstep/core/shape.hpp"
 
 namespace lockstep {
 
 /// Maximum number of state buffers of an optimizer.
 inline constexpr std::size_t max_slots = 4;
+
+/// How an optimizer updates one parameter, where parameters differ in that.
+struct ParameterRule {
+  /// Elements of each slot, at most as many as the parameter has; 0: no such slot.
+  std::array<std::size_t, max_slots> slot{};
+  double weight_decay = 0;
+};
 
 /// The operands of an update: a contiguous part of the flat buffers whose parameters share penalty
 /// and decay, or a single parameter if the op or an option requires that.
@@ -34,10 +42,12 @@ struct UpdateIo {
   std::size_t size;
   T* w;
   T* g;                            ///< in: gradient of the loss; out: including the penalty's
-  std::array<T*, max_slots> slot;  ///< only the first slot_count() are set
+  std::array<T*, max_slots> slot;  ///< of the first slot_count(); null: the parameter has none
   Penalty penalty;
   double decay = 0, scale = 1, limit = std::numeric_limits<double>::infinity();
-  double rate = 1;  ///< multiplier of the learning rate, which the op has already
+  double rate = 1;               ///< multiplier of the learning rate, which the op has already
+  Shape shape = {};              ///< of the parameter, if the op is per tensor
+  std::byte* scratch = nullptr;  ///< workspace of the size that the kernel requested
 
   /// Whether decay, scaling or clipping is applied before the update rule.
   bool is_adjusted() const { return decay != 0 || scale != 1 || detail::is_finite(limit); }
@@ -132,8 +142,11 @@ concept SumsAllPenalties = requires(std::span<const PenaltySegment> all, const P
 /// - `learning_rate`: a Schedule.
 /// - `op(rate, step)`: the values of one update; `step` counts updates from 1. Kernel<Op, Device>
 ///   has `static void update(const Op&, const UpdateIo<Device>&)`. `Op::per_tensor = true` requests
-///   one call per parameter.
+///   one call per parameter. Such a kernel may have `static std::size_t scratch_bytes(const Shape&,
+///   const ParameterRule&)`, the workspace of an update of one parameter.
 /// - optional: `weight_decay`, and `with`, the UpdateOptions; the training loop applies both.
+/// - optional, with a per-tensor op: `rule_of(name, shape)`, the ParameterRule of a parameter such as
+///   "dense/kernel". Its decay replaces `weight_decay`.
 template <class O>
 concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, std::uint64_t step) {
   { O::name } -> std::convertible_to<std::string_view>;
@@ -142,6 +155,13 @@ concept Optimizer = Copyable<O> && requires(const O& optimizer, std::size_t i, s
   { optimizer.learning_rate(step) } -> std::same_as<double>;
   optimizer.op(0.1, step);
 };
+
+/// An optimizer whose slots or decay depend on the parameter.
+template <class O>
+concept HasParameterRules =
+    requires(const O& optimizer, std::string_view name, const Shape& shape) {
+      { optimizer.rule_of(name, shape) } -> std::same_as<ParameterRule>;
+    };
 
 /// An op that updates each element independently; one generic kernel per device serves all such
 /// optimizers. `rule<T>()` returns the function (w, g, slot...) with its constants as T, one

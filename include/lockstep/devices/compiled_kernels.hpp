@@ -149,6 +149,11 @@
   LOCKSTEP_UPDATE(how, D, RMSpropOp)       \
   LOCKSTEP_UPDATE(how, D, SGDOp)
 
+// Updates of whole tensors, on devices over host memory only.
+#define LOCKSTEP_HOST_OPTIMIZER_KERNELS(how, D) \
+  LOCKSTEP_UPDATE(how, D, AdafactorOp)          \
+  LOCKSTEP_UPDATE(how, D, MuonOp)
+
 // Passes over the weights that training makes in addition to the optimizer's update.
 #define LOCKSTEP_WEIGHT_KERNELS(how, D)                               \
   how struct detail::KernelRun<GradientPass, D, GradientPassIo<D>>;   \

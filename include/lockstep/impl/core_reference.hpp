@@ -12,7 +12,9 @@
 
 namespace lockstep {
 LOCKSTEP_KERNELS(template, Reference<float>)
+LOCKSTEP_HOST_OPTIMIZER_KERNELS(template, Reference<float>)
 LOCKSTEP_STEP(template, Reference<float>)
 LOCKSTEP_KERNELS(template, Reference<double>)
+LOCKSTEP_HOST_OPTIMIZER_KERNELS(template, Reference<double>)
 LOCKSTEP_STEP(template, Reference<double>)
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/optimizers/adadelta.hpp"
+#include "lockstep/optimizers/adafactor.hpp"
 #include "lockstep/optimizers/adagrad.hpp"
 #include "lockstep/optimizers/adam.hpp"
 #include "lockstep/optimizers/adamax.hpp"
@@ -10,6 +11,7 @@
 #include "lockstep/optimizers/ftrl.hpp"
 #include "lockstep/optimizers/lamb.hpp"
 #include "lockstep/optimizers/lion.hpp"
+#include "lockstep/optimizers/muon.hpp"
 #include "lockstep/optimizers/nadam.hpp"
 #include "lockstep/optimizers/rmsprop.hpp"
 #include "lockstep/optimizers/schedules/schedules.hpp"

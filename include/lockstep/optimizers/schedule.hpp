@@ -50,14 +50,16 @@ class Schedule {
   }
 
   /// A function `double(std::uint64_t step)`. Calls its `check()` if it has one; the processes of a
-  /// job compare its `name` and `numbers()` if it has them. \throws what check() throws.
+  /// job compare its `description()`, or `name` and `numbers()`, if it has them. \throws what check() throws.
   template <class Function>
     requires(!std::is_arithmetic_v<std::remove_cvref_t<Function>> &&
              !std::same_as<std::remove_cvref_t<Function>, Schedule> &&
              std::is_invocable_r_v<double, const std::remove_cvref_t<Function>&, std::uint64_t>)
   Schedule(Function&& function) : function_(function) {
     if constexpr (requires { function.check(); }) function.check();
-    if constexpr (requires { function.numbers(); })
+    if constexpr (requires { function.description(); })
+      description_ = function.description();
+    else if constexpr (requires { function.numbers(); })
       description_ = describe_schedule(function.name, function.numbers());
     else
       description_ = "a function";

@@ -37,9 +37,11 @@ class NameList {
 /// The options of all optimizers, with Keras' names; `weight_decay` is a member of each optimizer.
 ///
 /// - `clipnorm`: scales the gradient of each parameter down to this L2 norm if it is larger.
+/// - `block_clipnorm`: does so with the gradient of each named block, the innermost one of a layer, and
+///   of each layer outside of named blocks.
 /// - `global_clipnorm`: does so with the gradient of all parameters together.
 /// - `clipvalue`: clips each element to [-clipvalue, clipvalue].
-///   At most one of the three may be set; 0 means off. They apply to the gradient of the global
+///   At most one of the four may be set; 0 means off. They apply to the gradient of the global
 ///   batch, including penalties.
 /// - `exclude_from_weight_decay`: parameters whose name contains one of these do not decay. A text
 ///   that no parameter of the model nor of the library's layers contains is an error.
@@ -59,6 +61,10 @@ struct UpdateOptions {
   double ema_momentum = 0.99;
   std::uint64_t ema_overwrite_frequency = 0;
   std::uint64_t gradient_accumulation_steps = 1;
+  double block_clipnorm = 0;
+
+  /// Whether an update needs norms of the gradient.
+  bool clips_by_norm() const { return clipnorm > 0 || block_clipnorm > 0 || global_clipnorm > 0; }
 };
 
 namespace detail {

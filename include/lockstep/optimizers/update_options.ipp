@@ -44,10 +44,13 @@ void check_update_options(std::string_view name, double weight_decay, const Upda
   const auto sized = [](double value) { return value >= 0 && value <= 1e300; };
   require(sized(weight_decay), name, " weight_decay ", weight_decay, positive);
   require(sized(o.clipnorm), name, " clipnorm ", o.clipnorm, positive);
+  require(sized(o.block_clipnorm), name, " block_clipnorm ", o.block_clipnorm, positive);
   require(sized(o.global_clipnorm), name, " global_clipnorm ", o.global_clipnorm, positive);
   require(sized(o.clipvalue), name, " clipvalue ", o.clipvalue, positive);
-  const int clips = (o.clipnorm > 0) + (o.global_clipnorm > 0) + (o.clipvalue > 0);
-  require(clips < 2, name, " clipnorm, global_clipnorm, clipvalue: ", clips, " of them; give one");
+  const int clips =
+      (o.clipnorm > 0) + (o.block_clipnorm > 0) + (o.global_clipnorm > 0) + (o.clipvalue > 0);
+  require(clips < 2, name, " clipnorm, block_clipnorm, global_clipnorm, clipvalue: ", clips,
+          " of them; give one");
   require(o.exclude_from_weight_decay.empty() || weight_decay != 0, name, " weight_decay ",
           weight_decay, ": there is nothing to exclude_from_weight_decay; give it too");
   require(o.ema_momentum >= 0 && o.ema_momentum <= 1, name, " ema_momentum ", o.ema_momentum,

@@ -591,8 +591,8 @@ class Model<Net, S, L, O, Ms...> {
 
   /// A table of layers, shapes, parameters, memory and FLOPs, as Keras' `summary`.
   [[nodiscard]] std::string summary() const {
-    return detail::summary_of<Net, device>(detail::slot_count(replicas_.optimizer()),
-                                           replicas_.owned_weights(), replicas_.held_weights());
+    return detail::summary_of<Net, device>(
+        replicas_.slot_elements(), replicas_.held_slot_elements(), replicas_.held_weights());
   }
   /// Profiles a training step by layer, pass and, on a GPU, kernel. Trains a few steps on batches
   /// of `data`, or on one batch in memory, then restores the model. \returns a Profile of the first

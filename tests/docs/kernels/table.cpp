@@ -27,7 +27,7 @@
 #define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
 namespace lockstep {
 using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) TiedDenseOp, void>;
-using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) void>;
+using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) LOCKSTEP_HOST_OPTIMIZER_KERNELS(, ) void>;
 }  // namespace lockstep
 
 namespace {

@@ -87,13 +87,13 @@ TEST_CASE("a recomputed block needs less memory") {
   constexpr auto& kept = plan_of<Kept, ls::Reference<float>>();
   constexpr auto& again = plan_of<Again, ls::Reference<float>>();
   CHECK(again.arena < kept.arena / 2);
-  const std::string text = ls::detail::summary_of<Again, ls::Reference<float>>(0);
+  const std::string text = ls::detail::summary_of<Again, ls::Reference<float>>(0, 0);
   CHECK(text.find(" Activations: " + ls::detail::format_bytes(again.arena) + " per example") !=
         std::string::npos);
   // Three of each block's seven steps need not be recomputed: the last normalization, the sum and
   // the ReLU.
   CHECK(text.find(" Recomputed in backward: 32 of 56 steps, ") != std::string::npos);
-  const std::string other = ls::detail::summary_of<Kept, ls::Reference<float>>(0);
+  const std::string other = ls::detail::summary_of<Kept, ls::Reference<float>>(0, 0);
   CHECK(other.find("Recomputed") == std::string::npos);
 }
 

@@ -374,7 +374,7 @@ TEST_CASE("five steps of a graph with shared layers and a tied table are those o
 }
 
 TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {
-  const std::string text = ls::detail::summary_of<Pair, Oracle>(1);
+  const std::string text = ls::detail::summary_of<Pair, Oracle>(60, 60);
   for (const char* row :
        {"│ left (InputLayer)         │ (None, 5)    │ 0        │       0 │ input  ",
         "│ dense (Dense)             │ (None, 4)    │ 80 FLOPs │      24 │ left, right  ",

@@ -171,6 +171,77 @@ TEST_CASE("Lamb's first step has the norm of the weights times the rate") {
   CHECK(refused(ls::Lamb{.beta_1 = 1}, "beta"));
 }
 
+TEST_CASE("Muon updates matrices, and AdamW the other parameters") {
+  const auto second_slot = [](const ls::Muon& muon, const char* name, ls::Shape shape) {
+    const ls::ParameterRule rule = muon.rule_of(name, shape);
+    CHECK(rule.slot[0] == shape.size());
+    CHECK(rule.weight_decay == (rule.slot[1] == 0 ? 0.5 : 0.25));
+    return rule.slot[1];
+  };
+  const ls::Muon muon{.weight_decay = 0.5, .exclude_layers = {"logits"}, .adam_weight_decay = 0.25};
+  ls::Muon all = muon;
+  all.exclude_embeddings = false;
+  all.variant = ls::MuonVariant::jordan;
+  const ls::Shape matrix = ls::shape(4, 6), convolution = ls::shape(3, 3, 4, 6);
+  CHECK(second_slot(muon, "dense/kernel", matrix) == 0);
+  CHECK(second_slot(muon, "dense/bias", ls::shape(6)) == 6);
+  CHECK(second_slot(muon, "logits/kernel", matrix) == 24);
+  CHECK(second_slot(muon, "Embedding_1/table", matrix) == 24);
+  CHECK(second_slot(all, "Embedding_1/table", matrix) == 0);
+  CHECK(second_slot(muon, "conv2d/kernel", convolution) == 216);
+  CHECK(second_slot(all, "conv2d/kernel", convolution) == 0);
+  CHECK(second_slot(all, "conv2d/depthwise_kernel", convolution) == 216);
+  CHECK(slots_of(muon) == Names{"momentum", "velocity"});
+  CHECK(muon.op(1, 1).step_size(4, 25) == 0.2 * 5);
+  CHECK(all.op(1, 1).step_size(4, 36) == 3);
+  CHECK(all.op(1, 1).step_size(36, 4) == 1);
+  CHECK(refused(ls::Muon{.momentum = 1}, "momentum"));
+  CHECK(refused(ls::Muon{.rms_rate = 0}, "rms_rate"));
+  CHECK(refused(ls::Muon{.adam_beta_1 = 1}, "beta"));
+  CHECK(refused(ls::Muon{.adam_weight_decay = -1}, "adam_weight_decay"));
+  CHECK(refused(ls::Muon{.adam_lr_ratio = none}, "adam_lr_ratio"));
+  CHECK_THROWS_AS(ls::Muon{.iteration = ls::NewtonSchulz{.steps = 17}}, ls::UsageError);
+}
+
+TEST_CASE("the iteration of Muon may have other coefficients in each step") {
+  struct Policy {
+    std::uint64_t steps = 2;
+    ls::QuinticStep operator()(std::uint64_t i) const { return {static_cast<double>(i), 1, 0}; }
+  };
+  const ls::MuonIteration iteration = Policy{};
+  REQUIRE(iteration.steps().size() == 2);
+  CHECK(iteration.steps()[1] == ls::QuinticStep{1, 1, 0});
+  CHECK_THROWS_AS(ls::MuonIteration(Policy{.steps = 0}), ls::UsageError);
+}
+
+TEST_CASE("Adafactor keeps a number for each row and column of a matrix") {
+  const ls::Adafactor adafactor{.learning_rate = 1};
+  CHECK(adafactor.rule_of("w", ls::shape(7)).slot[0] == 7);
+  CHECK(adafactor.rule_of("w", ls::shape(7)).slot[1] == 0);
+  CHECK(adafactor.rule_of("w", ls::shape(2, 4, 6)).slot[0] == 2 * 4);
+  CHECK(adafactor.rule_of("w", ls::shape(2, 4, 6)).slot[1] == 2 * 6);
+  CHECK(adafactor.op(1, 1).rate == 1);
+  CHECK(adafactor.op(1, 4).rate == 0.5);
+  CHECK(slots_of(adafactor) == Names{"velocity_rows", "velocity_columns"});
+  CHECK(refused(ls::Adafactor{.beta_2_decay = 0}, "beta_2_decay"));
+  CHECK(refused(ls::Adafactor{.epsilon_1 = 0}, "epsilon_1"));
+  CHECK(refused(ls::Adafactor{.epsilon_2 = none}, "epsilon_2"));
+  CHECK(refused(ls::Adafactor{.clip_threshold = 0}, "clip_threshold"));
+}
+
+TEST_CASE("a row and a column without gradient do not move under Adafactor in float") {
+  ls::ReferenceContext<float> context;
+  using Device = ls::Reference<float>;
+  std::vector<float> w{1, 1, 1, 1}, g{1, 0, 0, 0}, rows(2), columns(2);
+  std::vector<double> scratch(8);
+  ls::UpdateIo<Device> io{context, 4, w.data(), g.data(), {rows.data(), columns.data()}, {}};
+  io.shape = ls::shape(2, 2);
+  io.scratch = reinterpret_cast<std::byte*>(scratch.data());
+  ls::detail::run_kernel<Device>(ls::Adafactor{.learning_rate = 0.5}.op(0.5, 1), io);
+  CHECK(w[0] < 1);
+  CHECK((w[1] == 1 && w[2] == 1 && w[3] == 1));
+}
+
 TEST_CASE("Ftrl keeps small weights at 0 by l1, and needs a positive rate") {
   testing::OptimizerRun<Double, ls::Ftrl> run({.learning_rate = 0.5,
                                                .initial_accumulator_value = 9,
@@ -205,6 +276,7 @@ TEST_CASE("each optimizer refuses options that are invalid, contradictory or wit
   CHECK(refused(sgd(0, {.clipnorm = -1}), "clipnorm"));
   CHECK(refused(sgd(0, {.global_clipnorm = none}), "global_clipnorm"));
   CHECK(refused(sgd(0, {.clipvalue = -1}), "clipvalue"));
+  CHECK(refused(sgd(0, {.block_clipnorm = -1}), "block_clipnorm"));
   CHECK(refused(sgd(0, {.clipnorm = 1, .clipvalue = 1}), "give one"));
   CHECK(refused(sgd(0, {.exclude_from_weight_decay = {"bias"}}), "weight_decay"));
   CHECK(refused(sgd(0, {.use_ema = true, .ema_momentum = 1.5}), "ema_momentum"));
@@ -225,5 +297,7 @@ TEST_CASE("each optimizer refuses options that are invalid, contradictory or wit
   CHECK(refused(ls::Adadelta{.with = bad}, "clipnorm"));
   CHECK(refused(ls::Lion{.with = bad}, "clipnorm"));
   CHECK(refused(ls::Lamb{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Adafactor{.with = bad}, "clipnorm"));
+  CHECK(refused(ls::Muon{.with = bad}, "clipnorm"));
   CHECK(refused(ls::Ftrl{.with = bad}, "clipnorm"));
 }

@@ -12,6 +12,7 @@
 
 #define LOCKSTEP_CPU_KERNELS(how, D)                   \
   LOCKSTEP_KERNELS(how, D)                             \
+  LOCKSTEP_HOST_OPTIMIZER_KERNELS(how, D)              \
   LOCKSTEP_PASSES(how, D, BatchNormalizationAddReLUOp) \
   LOCKSTEP_PASSES(how, D, BatchNormalizationReLUOp)    \
   LOCKSTEP_PASSES(how, D, ConvReLUOp)                  \

@@ -2,6 +2,7 @@
 /// All kernels for devices over host memory.
 #pragma once
 
+#include "lockstep/devices/host/adafactor.hpp"
 #include "lockstep/devices/host/batch_normalization.hpp"
 #include "lockstep/devices/host/concatenate.hpp"
 #include "lockstep/devices/host/dot.hpp"
@@ -19,6 +20,7 @@
 #include "lockstep/devices/host/layer_normalization.hpp"
 #include "lockstep/devices/host/loss.hpp"
 #include "lockstep/devices/host/metric.hpp"
+#include "lockstep/devices/host/muon.hpp"
 #include "lockstep/devices/host/normalization.hpp"
 #include "lockstep/devices/host/optimizer.hpp"
 #include "lockstep/devices/host/pairwise.hpp"

@@ -8,3 +8,4 @@
 #include "lockstep/optimizers/schedules/inverse_time_decay.hpp"
 #include "lockstep/optimizers/schedules/piecewise_constant_decay.hpp"
 #include "lockstep/optimizers/schedules/polynomial_decay.hpp"
+#include "lockstep/optimizers/schedules/warmup.hpp"

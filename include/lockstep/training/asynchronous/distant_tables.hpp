@@ -323,6 +323,7 @@ class DistantTables {
       check(part.count <= bytes.size(), 0);
       const Slice whole{static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count)};
       const auto buffer = static_cast<std::size_t>(part.buffer);
+      std::fill_n(bytes.data(), whole.count, std::byte{});  // the elements that no slot holds
       each_owned(set, buffer, whole, [&](const std::byte* own, Slice of) {
         std::memcpy(bytes.data() + of.first, own, of.count);
       });
@@ -351,10 +352,11 @@ class DistantTables {
     if (buffer == 1)
       return f(at(replica.engine().state().data(), bytes.first / size), Slice{0, bytes.count});
     const Slice elements{bytes.first / size, bytes.count / size};
-    replica.policy().owned().each_within(elements, [&](Slice part, std::size_t place) {
-      std::byte* const own = buffer == 0
-                                 ? at(replica.engine().weights().data(), part.first)
-                                 : at(replica.policy().slot_buffers()[buffer - 2].data(), place);
+    const auto& policy = replica.policy();
+    const Ranges& held = buffer == 0 ? policy.owned() : policy.elements_of(buffer - 2);
+    held.each_within(elements, [&](Slice part, std::size_t place) {
+      std::byte* const own = buffer == 0 ? at(replica.engine().weights().data(), part.first)
+                                         : at(policy.slot_buffers()[buffer - 2].data(), place);
       f(own, Slice{(part.first - elements.first) * size, part.count * size});
     });
   }

@@ -60,6 +60,9 @@ std::string describe_optimizer(const O& optimizer) {
   if constexpr (requires { optimizer.learning_rate.description(); })
     if (const std::string& schedule = optimizer.learning_rate.description(); !schedule.empty())
       result += format_text(" by {}", schedule);
+  if constexpr (requires { optimizer.exclude_layers; })
+    for (const std::string& text : optimizer.exclude_layers)
+      result += format_text(", AdamW for '{}'", text);
   return result + describe_numbers(optimizer) +
          describe_update_options(weight_decay_of(optimizer), options_of(optimizer));
 }

@@ -24,6 +24,7 @@ std::string describe_update_options(double weight_decay, const UpdateOptions& wi
   for (const std::string& name : with.exclude_from_weight_decay)
     result += format_text(", without '{}'", name);
   add("clipnorm", with.clipnorm);
+  add("block_clipnorm", with.block_clipnorm);
   add("global_clipnorm", with.global_clipnorm);
   add("clipvalue", with.clipvalue);
   if (with.use_ema) result += format_text(", ema_momentum {}", json_number(with.ema_momentum));

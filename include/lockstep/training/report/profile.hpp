@@ -310,7 +310,7 @@ class Profiler {
         static_cast<double>(All::Loss::target_shape(Net::output_shape).size()),
         static_cast<double>(replicas_.optimizer().slot_count()),
         static_cast<double>(replicas_.replicas_[0]->policy().owned().size()),
-        !accumulates && !with.use_ema && with.clipnorm == 0 && with.global_clipnorm == 0};
+        !accumulates && !with.use_ema && !with.clips_by_norm()};
     times.fill(result, accumulates,
                [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });
   }

@@ -84,14 +84,13 @@ std::vector<std::string> fused_names() {
   return fused_names(summary_facts<Net, D>());
 }
 
-/// The table, followed by totals. `optimizer_slots`: buffers per weight; `owned`: the weights for
-/// which the first replica of this process has them; `held`: those that do not train at present.
-LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots,
-                                          std::size_t owned, std::size_t held);
+/// The table, followed by totals. `slots`: elements of the optimizer's buffers; `own_slots`: those of
+/// the first replica of this process; `held`: weights that do not train at present.
+LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t slots,
+                                          std::size_t own_slots, std::size_t held);
 template <class Net, class D>
-std::string summary_of(std::size_t optimizer_slots, std::size_t owned = Net::graph.weights,
-                       std::size_t held = 0) {
-  return summary_of(summary_facts<Net, D>(), optimizer_slots, owned, held);
+std::string summary_of(std::size_t slots, std::size_t own_slots, std::size_t held = 0) {
+  return summary_of(summary_facts<Net, D>(), slots, own_slots, held);
 }
 
 }  // namespace lockstep::detail

@@ -83,7 +83,7 @@ inline bool has_branches(const SummaryFacts& model) {
 /// Whether the table has the node in the row of the layer's first call.
 inline bool is_further_call(const Node& n) { return n.call > 0 && !n.is_tied; }
 
-std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned,
+std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t own_slots,
                        std::size_t held) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(model);
@@ -116,9 +116,9 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, s
   text += count("Total params", model.weights + model.state);
   text += count("Trainable params", model.weights - held);
   text += count("Non-trainable params", model.state + held);
-  text += count("Optimizer params", model.weights * optimizer_slots);
-  if (optimizer_slots > 0 && owned < model.weights)
-    text += count("Optimizer params of this process' first replica", owned * optimizer_slots);
+  text += count("Optimizer params", slots);
+  if (own_slots < slots)
+    text += count("Optimizer params of this process' first replica", own_slots);
   text += format_text(" Gradients: {}\n", format_bytes(model.gradient_bytes));
   text += format_text(
       " Activations: {} per example ({} without reuse) + {} per step, without library workspace\n",

@@ -37,8 +37,8 @@ class RecoverableUpdate : public U {
   [[gnu::cold]] explicit RecoverableUpdate(const UpdateSite<D>& site)
       : U(site), device_(&site.device), keeps_(site.roles.may_change) {
     if (!keeps_) return;
-    for (std::size_t i = 0; i <= this->slot_buffers().size(); ++i)
-      before_.emplace_back(site.device, this->owned().size());
+    before_.emplace_back(site.device, this->owned().size());
+    for (const auto& slot : this->slot_buffers()) before_.emplace_back(site.device, slot.size());
     if (site.roles.copies > 1) after_ = Buffer<Context, T>(site.device, this->owned().size());
   }
 
@@ -82,21 +82,22 @@ class RecoverableUpdate : public U {
   /// Copies the owned elements from before the last update to their places among all elements on the
   /// host: buffer 0 are the weights, the others the slots. Call it within an update.
   [[gnu::cold]] void read_before(std::size_t buffer, T* all) const {
-    copy_out(before_[buffer], all);
+    copy_out(before_[buffer], buffer == 0 ? this->owned() : this->elements_of(buffer - 1), all);
   }
   /// The same of the weights after it, or after the phase, whatever has arrived since.
   [[gnu::cold]] void read_updated_weights(T* all) const {
-    if (after_.size() > 0) copy_out(after_, all);
+    if (after_.size() > 0) copy_out(after_, this->owned(), all);
   }
 
  private:
   using Context = typename D::Context;
   enum class Stage : std::uint8_t { complete, begun, made, sent };
 
-  [[gnu::cold]] void copy_out(const Buffer<Context, T>& from, T* all) const {
+  [[gnu::cold]] void copy_out(const Buffer<Context, T>& from, const Ranges& elements,
+                              T* all) const {
     [[maybe_unused]] const auto scope = device_->scope();
     std::size_t place = 0;
-    for (const Slice& range : this->owned()) {
+    for (const Slice& range : elements) {
       device_->download(reinterpret_cast<std::byte*>(all + range.first),
                         reinterpret_cast<const std::byte*>(from.data() + place),
                         range.count * sizeof(T));

@@ -63,10 +63,11 @@ class Replica : public DeviceReplica<D, U> {
               .update = {.slot_count = slot_count(optimizer),
                          .own_slots = optimizer.slot_count(),
                          .options = options_of(optimizer),
-                         .weight_decay = weight_decay_of(optimizer),
+                         .weight_decay = HasParameterRules<O> ? 1 : weight_decay_of(optimizer),
                          .is_by_elements = is_by_elements,
                          .segments = segments,
-                         .parameters = named_parameters<Net>()},
+                         .parameters = named_parameters<Net>(),
+                         .scratch_bytes = scratch_of()},
               .shared = shared}) {
     start_slots(optimizer);
   }
@@ -212,6 +213,15 @@ class Replica : public DeviceReplica<D, U> {
   using UpdateOp = std::remove_cvref_t<decltype(std::declval<const O&>().op(0.0, 1))>;
   static constexpr bool is_by_elements =
       ElementwiseUpdate<UpdateOp> && HostDevice<D> && !ScalesLoss<D>;
+  /// The function that UpdateFacts has.
+  static constexpr auto scratch_of() -> std::size_t (*)(const UpdateSegment&) {
+    if constexpr (requires { Kernel<UpdateOp, D>::scratch_bytes(Shape{}, ParameterRule{}); })
+      return [](const UpdateSegment& s) {
+        return Kernel<UpdateOp, D>::scratch_bytes(s.shape, ParameterRule{s.slot});
+      };
+    else
+      return nullptr;
+  }
   using Layout = BatchLayout<Net, L>;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),

@@ -998,8 +998,8 @@ class ReplicaSet : public AnyReplicas {
       std::vector<std::vector<T>> values{is_distant() ? std::vector<T>() : weights_of(replica),
                                          state_of(replica)};
       if (optimizer_too)
-        for (const auto& slot : replica.policy().slot_buffers())
-          values.push_back(replica.copy_of(slot));
+        for (std::size_t i = 0; i < replica.policy().slot_buffers().size(); ++i)
+          replica.policy().read(i, values.emplace_back(Net::graph.weights).data());
       std::vector<NamedBytes> tensors;
       const auto add = [&](std::string name, const ParameterInfo& p, std::span<const T> flat) {
         tensors.push_back({std::move(name), std::as_bytes(flat.subspan(p.offset, p.size()))});
@@ -1031,10 +1031,21 @@ class ReplicaSet : public AnyReplicas {
   [[gnu::cold]] std::size_t segments_of_updates() {
     using Op = std::remove_cvref_t<decltype(optimizer_.op(0.0, 1))>;
     const UpdateOptions& with = options_of(optimizer_);
-    bool each = with.clipnorm > 0 || with.global_clipnorm > 0;  // norms are sums over parameters
+    bool each = with.clips_by_norm();  // norms are sums over parameters
     if constexpr (requires { Op::per_tensor; }) each = each || Op::per_tensor;
-    return update_segments(named_parameters<Net>(), each, with.exclude_from_weight_decay,
-                           *settings_, nodes, segments_.get());
+    const std::size_t count =
+        update_segments(named_parameters<Net>(), each, with.exclude_from_weight_decay, *settings_,
+                        nodes, segments_.get());
+    if constexpr (HasParameterRules<O>) {
+      static_assert(Op::per_tensor, "lockstep::Optimizer: rule_of needs an op with per_tensor");
+      if constexpr (requires { optimizer_.exclude_layers; })
+        check_names("exclude_layers", optimizer_.exclude_layers, named_parameters<Net>());
+      const auto rule_of = [&](std::string_view name, const Shape& shape) {
+        return optimizer_.rule_of(name, shape);
+      };
+      set_rules(named_parameters<Net>(), rule_of, segments_.get());
+    }
+    return count;
   }
 
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),

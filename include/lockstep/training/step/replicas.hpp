@@ -333,8 +333,9 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     });
     trace_ = std::move(trace);
   }
-  /// The weights that the first replica of this process updates.
-  std::size_t owned_weights() const { return this->first().policy().owned().size(); }
+  /// Elements of all slots, and of those that the first replica of this process holds.
+  std::size_t slot_elements() const { return this->first().policy().all_slot_elements(); }
+  std::size_t held_slot_elements() const { return this->first().policy().slot_elements(); }
   /// Memory of a replica of this process.
   MemoryUse memory(std::size_t replica) const {
     static_cast<void>(this->first());
@@ -349,7 +350,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
     use.gradients = use.weights * (1 + r.partial_gradients());
     use.optimizer = r.policy().slot_bytes();
     use.state = Net::graph.state * sizeof(T);
-    use.working = r.engine().working_bytes();
+    use.working = r.engine().working_bytes() + r.policy().scratch_bytes();
     use.data = most_data_;
     return use;
   }

@@ -114,8 +114,7 @@ class ServedUpdate : public Updates<D> {
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
         reads_gradients_(workers_.contains(site.rank)),
-        clips_together_(site.facts.options.global_clipnorm > 0 &&
-                        site.facts.options.clipnorm <= 0) {
+        clips_together_(site.facts.options.clips_by_norm() && site.facts.options.clipnorm <= 0) {
     const Slice whole{0, site.engine.weights().size()};
     for (const Slice& part : site.shared.empty() ? std::span(&whole, 1) : site.shared) {
       const std::size_t first = part.first;
@@ -185,9 +184,7 @@ class ServedUpdate : public Updates<D> {
   [[gnu::cold]] static std::vector<Slice> ranges_of(const UpdateSite<D>& site) {
     constexpr std::size_t block = 64;
     const std::size_t n = site.engine.weights().size();
-    const UpdateOptions& options = site.facts.options;
-    const bool divides =
-        site.facts.is_by_elements && options.clipnorm <= 0 && options.global_clipnorm <= 0;
+    const bool divides = site.facts.is_by_elements && !site.facts.options.clips_by_norm();
     std::vector<Slice> units;
     for (const UpdateSegment& s : site.facts.segments) units.push_back({s.begin, s.end - s.begin});
     const Slice owners = site.roles.owners;
@@ -212,7 +209,7 @@ class ServedUpdate : public Updates<D> {
   std::size_t first_owner_;
   Slice workers_;
   bool reads_gradients_;
-  bool clips_together_;  // by the norm of all gradients
+  bool clips_together_;  // by a norm of several parameters
   ExchangeListener* listener_ = nullptr;
   std::size_t push_bytes_, pull_bytes_;  // that this replica sends or receives
 };

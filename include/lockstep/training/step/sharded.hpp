@@ -80,8 +80,8 @@ class ShardedUpdate : public ServedUpdate<D> {
 /// directly, that is on one machine, or up to 16 with one per machine. Other workers over TCP make
 /// all-reduces and broadcasts of the ranges, about twice as many bytes.
 ///
-/// Shares are even, in blocks of 64 weights; with clipping by norm or Lamb, which need whole
-/// parameters, a share consists of these. A checkpoint has the form of all others: it continues under
+/// Shares are even, in blocks of 64 weights; with clipping by norms, Lamb, Muon or Adafactor, which need
+/// whole parameters, a share consists of these. A checkpoint has the form of all others: it continues under
 /// any policy, on any number of replicas. All processes of a job save it together, and call
 /// `save_checkpoint` and `swap_averages` together. `model.gradients` throws, since no replica has all
 /// sums; `gradients_of` works.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/function_ref.hpp"
 #include "lockstep/core/owned_ranges.hpp"
+#include "lockstep/core/shape.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/model/buffer.hpp"
 #include "lockstep/model/engine.hpp"
@@ -81,9 +83,18 @@ std::string_view slot_name(const O& optimizer, std::size_t i) {
 struct UpdateSegment {
   std::size_t begin = 0, end = 0;
   Penalty penalty;
-  double decay = 1;      ///< multiplier of weight decay
-  double rate = 1;       ///< multiplier of the learning rate
-  bool is_held = false;  ///< not updated, by the program's setting
+  double decay = 1;       ///< multiplier of weight decay
+  double rate = 1;        ///< multiplier of the learning rate
+  bool is_held = false;   ///< not updated, by the program's setting
+  Shape shape = {};       ///< of the parameter, if the segment is a single one
+  std::size_t block = 0;  ///< then the first segment of its block, or of a layer outside of blocks
+  /// Elements of each slot, at most all; see ParameterRule.
+  std::array<std::size_t, max_slots> slot{all, all, all, all};
+
+  static constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+  std::size_t elements_of(std::size_t slot_number) const {
+    return std::min(slot[slot_number], end - begin);
+  }
 };
 
 /// Divides the weights into segments: one for each trainable parameter if `each`, otherwise
@@ -95,6 +106,16 @@ LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> p
                                                const LayerSettings& settings,
                                                std::span<const Node> nodes, UpdateSegment* result);
 
+/// Sets slots and decay of the segments of single parameters by `rule_of`, the optimizer's.
+LOCKSTEP_COLD_DECL void set_rules(
+    std::span<const NamedParameter> parameters,
+    FunctionRef<ParameterRule(std::string_view name, const Shape& shape)> rule_of,
+    UpdateSegment* segments);
+
+/// \throws UsageError if a text of `names`, the value of `option`, occurs in no parameter's name.
+LOCKSTEP_COLD_DECL void check_names(std::string_view option, const NameList& names,
+                                    std::span<const NamedParameter> parameters);
+
 /// The penalties of all weights, without those of layers that are held, in `storage`.
 LOCKSTEP_COLD_DECL std::span<const PenaltySegment> penalties_of(
     std::span<const NamedParameter> parameters, const LayerSettings& settings,
@@ -105,10 +126,12 @@ struct UpdateFacts {
   std::size_t slot_count;  ///< buffers of the optimizer and of its options; see slot_count
   std::size_t own_slots;   ///< buffers of the optimizer alone
   const UpdateOptions& options;
-  double weight_decay;
+  double weight_decay;  ///< 1 if the segments have the decay of their parameters
   bool is_by_elements;  ///< the optimizer updates each element from its own gradient only
   std::span<const UpdateSegment> segments;       ///< of all weights
   std::span<const NamedParameter> parameters{};  ///< in the order of the weights
+  /// The workspace of an update of one segment; null: none.
+  std::size_t (*scratch_bytes)(const UpdateSegment&) = nullptr;
 };
 
 /// Where a replica's update takes place: what the object of an update policy is made from. Device
@@ -134,8 +157,9 @@ struct UpdateSite {
 ///     apply:  the optimizer's rule, once per owned range, with the arguments of its segments
 ///     end:    clear the accumulated gradients; moving averages             (cold, with options)
 ///
-/// A buffer holds the owned elements only, one range after the other. The objects of update
-/// policies are derived from this class.
+/// A buffer holds the owned elements only, one range after the other, and a slot of the optimizer only
+/// those that its rule for the parameter names. The objects of update policies are derived from this
+/// class.
 template <class D>
 class Updates {
  public:
@@ -157,15 +181,32 @@ class Updates {
 
   /// The optimizer's buffers, followed by those of its options.
   std::span<const Buffer<Context, T>> slot_buffers() const { return slots_; }
-  std::size_t slot_bytes() const { return slots_.size() * owned_.size() * sizeof(T); }
+  std::size_t slot_bytes() const { return slot_elements() * sizeof(T); }
+  std::size_t slot_elements() const {
+    std::size_t sum = 0;
+    for (const Buffer<Context, T>& slot : slots_) sum += slot.size();
+    return sum;
+  }
+  /// Those of all replicas that own other weights, too.
+  std::size_t all_slot_elements() const {
+    std::size_t sum = (slots_.size() - own_slots_) * engine_->weights().size();
+    for (const UpdateSegment& s : segments_)
+      for (std::size_t k = 0; k < own_slots_; ++k) sum += s.elements_of(k);
+    return sum;
+  }
+  std::size_t scratch_bytes() const { return scratch_.bytes(); }
+  /// The elements that a buffer holds. Read from a buffer, all others are 0.
+  const Ranges& elements_of(std::size_t slot) const {
+    return slot < held_.size() ? held_[slot] : owned_;
+  }
   /// Fills all buffers with 0.
   [[gnu::cold]] void clear();
   /// Fills buffer `slot`; waits for the device.
   [[gnu::cold]] void fill(std::size_t slot, double value);
-  /// Copies the owned elements of a buffer to their places among all elements on the host. May be
+  /// Copies the elements of a buffer to their places among all elements on the host. May be
   /// called between steps, outside of the device's scope.
   [[gnu::cold]] void read(std::size_t slot, T* all) const;
-  /// Sets the owned elements of a buffer from all elements on the host, which must stay until the
+  /// Sets the elements of a buffer from all elements on the host, which must stay until the
   /// device has been waited for.
   [[gnu::cold]] void load(std::size_t slot, const T* all) const;
 
@@ -221,6 +262,17 @@ class Updates {
   [[gnu::cold]] bool pass_over_gradients(std::uint64_t step, SumOverOwners sum);
   [[gnu::cold]] void pass_over_weights(std::uint64_t step);
   void average(double momentum, bool overwrites);
+  /// The first element of `part` that the slot holds, null if it holds none. `place`: where the part
+  /// is among the owned elements.
+  T* in_slot(std::size_t slot, Slice part, std::size_t place) const {
+    T* const all = slots_[slot].data();
+    if (held_[slot].size() == owned_.size()) return all + place;
+    T* found = nullptr;
+    held_[slot].each_within(part, [&](Slice, std::size_t at) {
+      if (found == nullptr) found = all + at;
+    });
+    return found;
+  }
 
   /// Turns sums of squares into factors of the gradients: clip min(1 / norm, 1 / clip). An infinite
   /// or NaN norm makes the whole gradient NaN, as Keras' global_clipnorm does; Keras' clipnorm
@@ -230,10 +282,12 @@ class Updates {
   Context* context_;
   const PlanEngine<D>* engine_;
   Ranges owned_;
+  std::vector<Ranges> held_;  // elements of each of the optimizer's own slots
   std::vector<Buffer<Context, T>> slots_;
   std::size_t own_slots_;
+  Buffer<Context, std::byte> scratch_;
   double clip_;
-  bool clips_each_;
+  bool clips_each_, clips_blocks_;
   double limit_, decay_, momentum_;
   std::uint64_t each_updates_, overwrites_each_;  // in steps; in updates, 0: never
   std::span<const UpdateSegment> segments_;
@@ -242,6 +296,7 @@ class Updates {
   T* average_ = nullptr;             // null without averages
   Buffer<Context, double> squares_;  // sum of squares of each segment's gradient
   std::vector<double> scale_;        // factor of each segment's gradient
+  std::vector<double> sums_;         // of squares, at the first segment of those with one norm
   std::vector<UpdateIo<D>> parts_;   // returned by parts_of; kept so that a step allocates nothing
 };
 
@@ -252,9 +307,10 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
       owned_(std::move(owned)),
       slots_(site.facts.slot_count),
       own_slots_(site.facts.own_slots),
-      clip_(site.facts.options.clipnorm > 0 ? site.facts.options.clipnorm
-                                            : site.facts.options.global_clipnorm),
+      clip_(std::max({site.facts.options.clipnorm, site.facts.options.block_clipnorm,
+                      site.facts.options.global_clipnorm})),
       clips_each_(site.facts.options.clipnorm > 0),
+      clips_blocks_(site.facts.options.block_clipnorm > 0),
       limit_(site.facts.options.clipvalue > 0 ? site.facts.options.clipvalue
                                               : std::numeric_limits<double>::infinity()),
       decay_(site.facts.weight_decay),
@@ -264,8 +320,22 @@ Updates<D>::Updates(const UpdateSite<D>& site, Ranges owned)
       segments_(site.facts.segments),
       has_average_(site.facts.options.use_ema),
       squares_(site.device, wants_squares() ? segments_.size() : 0),
-      scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)) {
-  for (Buffer<Context, T>& slot : slots_) slot = Buffer<Context, T>(site.device, owned_.size());
+      scale_(segments_.size(), 1.0 / static_cast<double>(each_updates_)),
+      sums_(segments_.size()) {
+  std::size_t scratch = 0;
+  held_.resize(own_slots_);
+  for (const UpdateSegment& s : segments_) {
+    for (std::size_t k = 0; k < own_slots_; ++k)
+      owned_.each_within({s.begin, s.elements_of(k)},
+                         [&](Slice part, std::size_t) { held_[k].add(part); });
+    if (site.facts.scratch_bytes != nullptr)
+      owned_.each_within({s.begin, s.end - s.begin}, [&](Slice, std::size_t) {
+        scratch = std::max(scratch, site.facts.scratch_bytes(s));
+      });
+  }
+  scratch_ = Buffer<Context, std::byte>(site.device, scratch);
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    slots_[i] = Buffer<Context, T>(site.device, elements_of(i).size());
   auto extra = slots_.begin() + static_cast<std::ptrdiff_t>(own_slots_);
   if (accumulates()) sum_ = (extra++)->data();
   if (has_average_) average_ = extra->data();
@@ -278,6 +348,7 @@ template <class D>
 void Updates<D>::set_segments(std::span<const UpdateSegment> segments) {
   segments_ = segments;
   scale_.assign(segments.size(), 1.0 / static_cast<double>(each_updates_));
+  sums_.resize(segments.size());
   if (wants_squares()) squares_ = Buffer<Context, double>(*context_, segments.size());
 }
 
@@ -289,7 +360,7 @@ void Updates<D>::clear() {
 
 template <class D>
 void Updates<D>::fill(std::size_t slot, double value) {
-  const std::vector<T> values(owned_.size(), static_cast<T>(value));
+  const std::vector<T> values(slots_[slot].size(), static_cast<T>(value));
   slots_[slot].upload(values.data());
   context_->synchronize();
 }
@@ -298,7 +369,7 @@ template <class D>
 void Updates<D>::read(std::size_t slot, T* all) const {
   [[maybe_unused]] const auto scope = context_->scope();
   std::size_t place = 0;
-  for (const Slice& range : owned_) {
+  for (const Slice& range : elements_of(slot)) {
     context_->download(reinterpret_cast<std::byte*>(all + range.first),
                        reinterpret_cast<const std::byte*>(slots_[slot].data() + place),
                        range.count * sizeof(T));
@@ -310,7 +381,7 @@ void Updates<D>::read(std::size_t slot, T* all) const {
 template <class D>
 void Updates<D>::load(std::size_t slot, const T* all) const {
   std::size_t place = 0;
-  for (const Slice& range : owned_) {
+  for (const Slice& range : elements_of(slot)) {
     context_->upload(reinterpret_cast<std::byte*>(slots_[slot].data() + place),
                      reinterpret_cast<const std::byte*>(all + range.first),
                      range.count * sizeof(T));
@@ -339,7 +410,9 @@ auto Updates<D>::parts_of(double rate, Slice range) -> std::span<const UpdateIo<
                      scale_[i],
                      limit_};
       io.rate = s.rate;
-      for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = slots_[k].data() + place;
+      io.shape = s.shape;
+      io.scratch = scratch_.data();
+      for (std::size_t k = 0; k < own_slots_; ++k) io.slot[k] = in_slot(k, part, place);
       parts_.push_back(io);
     });
   }
@@ -407,12 +480,15 @@ void Updates<D>::clip(SumOverOwners sum) {
   squares_.download(scale_.data());
   wait_for(*context_);  // does not throw a kernel's error: the other replicas make this update
   if (sum) sum(scale_);
-  double all = 0;
-  for (const double s : scale_) all += s;
+  const auto of_norm = [this](std::size_t i) {
+    return clips_each_ ? i : clips_blocks_ ? segments_[i].block : 0;
+  };
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  for (std::size_t i = 0; i < scale_.size(); ++i) sums_[of_norm(i)] += scale_[i];
   const double part = 1 / static_cast<double>(each_updates_);
-  for (double& s : scale_) {
-    const double norm = part * std::sqrt(clips_each_ ? s : all);
-    s = part * (clip_ * std::min(1 / norm, 1 / clip_) + (norm - norm));
+  for (std::size_t i = 0; i < scale_.size(); ++i) {
+    const double norm = part * std::sqrt(sums_[of_norm(i)]);
+    scale_[i] = part * (clip_ * std::min(1 / norm, 1 / clip_) + (norm - norm));
   }
 }
 

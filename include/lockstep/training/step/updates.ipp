@@ -48,14 +48,31 @@ std::span<const PenaltySegment> penalties_of(std::span<const NamedParameter> par
   return {storage.get(), next};
 }
 
+/// The number of the first trainable parameter in the block of parameter `i`, or in its layer if that
+/// is outside of named blocks.
+[[gnu::cold]] inline std::size_t first_of_block(std::span<const NamedParameter> parameters,
+                                                std::size_t i) {
+  const NamedParameter& p = parameters[i];
+  std::size_t number = 0;
+  for (const NamedParameter& other : parameters) {
+    if (!other.trainable) continue;
+    const bool is_of_layer = other.layer == p.layer && other.ordinal == p.ordinal;
+    if (other.block == p.block && (is_of_layer || !p.block.empty())) break;
+    ++number;
+  }
+  return number;
+}
+
 std::size_t update_segments(std::span<const NamedParameter> parameters, bool each,
                             const NameList& no_decay, const LayerSettings& settings,
                             std::span<const Node> nodes, UpdateSegment* result) {
+  check_names("exclude_from_weight_decay", no_decay, parameters);
   UpdateSegment* next = result;
   each_weight(parameters, nodes, [&](const NamedParameter& p, std::size_t i, std::size_t node) {
     const ParameterMultipliers its = settings.multipliers(i);
     *next = {p.offset, p.offset + p.shape.size(), p.penalty, its.decay,
-             its.rate, settings.is_held(node)};
+             its.rate, settings.is_held(node),    p.shape};
+    if (each) next->block = first_of_block(parameters, i);
     for (const std::string& text : no_decay)
       if (name_contains(p, text)) next->decay = 0;
     if (!each && next > result && next[-1].penalty == next->penalty &&
@@ -65,16 +82,30 @@ std::size_t update_segments(std::span<const NamedParameter> parameters, bool eac
     else
       ++next;
   });
-  for (const std::string& text : no_decay) {
+  return static_cast<std::size_t>(next - result);
+}
+
+void set_rules(std::span<const NamedParameter> parameters,
+               FunctionRef<ParameterRule(std::string_view, const Shape&)> rule_of,
+               UpdateSegment* segments) {
+  for (const NamedParameter& p : parameters) {
+    if (!p.trainable) continue;
+    const ParameterRule rule = rule_of(parameter_name(p), p.shape);
+    segments->slot = rule.slot;
+    segments->decay *= rule.weight_decay;
+    ++segments;
+  }
+}
+
+void check_names(std::string_view option, const NameList& names,
+                 std::span<const NamedParameter> parameters) {
+  for (const std::string& text : names) {
     bool found = is_usual_name(text);
     for (const NamedParameter& p : parameters) found |= p.trainable && name_contains(p, text);
     if (!found)
-      throw UsageError(
-          "exclude_from_weight_decay: no parameter's name contains '{}'; model.parameters() lists "
-          "the names",
-          text);
+      throw UsageError("{}: no parameter's name contains '{}'; model.parameters() lists the names",
+                       option, text);
   }
-  return static_cast<std::size_t>(next - result);
 }
 
 }  // namespace lockstep::detail

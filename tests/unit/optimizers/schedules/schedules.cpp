@@ -173,3 +173,24 @@ TEST_CASE("the description of a schedule has its parameters, that of a function 
                                   S(ls::CosineDecayRestarts{0.1, 10, 3}).description()};
   CHECK(all.size() == 11);
 }
+
+TEST_CASE("a warm-up rises to the first rate of any schedule, which then begins") {
+  const ls::CosineDecay decay{.initial_learning_rate = 0.4, .decay_steps = 20, .alpha = 0.1};
+  const ls::Schedule s = ls::Warmup{.steps = 10, .from = 0.1, .then = decay};
+  const ls::Schedule own = ls::CosineDecay{.initial_learning_rate = 0.1,
+                                           .decay_steps = 20,
+                                           .alpha = 0.1,
+                                           .warmup_target = 0.4,
+                                           .warmup_steps = 10};
+  for (const std::uint64_t step : {0u, 3u, 9u, 10u, 11u, 25u, 40u}) CHECK(near(s(step), own(step)));
+  const ls::Schedule constant = ls::Warmup{.steps = 4, .then = 0.2};
+  CHECK(constant(0) == 0);
+  CHECK(near(constant(1), 0.05));
+  CHECK(constant(4) == 0.2);
+  CHECK(constant.description() == "warmup, steps 4, from 0, then 0.2");
+  CHECK(s.description() ==
+        "warmup, steps 10, from 0.1, then 0.4 by cosine_decay, initial_learning_rate 0.4, "
+        "decay_steps 20, alpha 0.1, warmup_target -1, warmup_steps 0");
+  CHECK(refused(ls::Warmup{.then = 0.1}));
+  CHECK(refused(ls::Warmup{.steps = 4, .from = -1, .then = 0.1}));
+}

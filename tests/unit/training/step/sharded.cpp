@@ -58,6 +58,17 @@ double number(std::uint64_t seed, std::uint64_t i) {
   return std::ldexp(static_cast<double>((x ^ x >> 31) >> 11), -53) - 0.5;
 }
 
+/// The function that the facts have.
+template <class Op>
+auto scratch_of() -> std::size_t (*)(const ls::detail::UpdateSegment&) {
+  if constexpr (requires { ls::Kernel<Op, Device>::scratch_bytes({}, {}); })
+    return [](const ls::detail::UpdateSegment& s) {
+      return ls::Kernel<Op, Device>::scratch_bytes(s.shape, {s.slot});
+    };
+  else
+    return nullptr;
+}
+
 /// Weights, slots and the sum over the gradients' replicas after some updates under the policy.
 template <class Policy, class O>
 std::vector<double> updated(std::size_t replicas, const Drawn& drawn, const O& optimizer) {
@@ -81,7 +92,8 @@ std::vector<double> updated(std::size_t replicas, const Drawn& drawn, const O& o
                                         .options = ls::detail::options_of(optimizer),
                                         .weight_decay = ls::detail::weight_decay_of(optimizer),
                                         .is_by_elements = ls::ElementwiseUpdate<Op>,
-                                        .segments = drawn.segments};
+                                        .segments = drawn.segments,
+                                        .scratch_bytes = scratch_of<Op>()};
     const ls::Slice all{0, replicas};
     typename Policy::template Replica<Device> policy(
         ls::detail::UpdateSite<Device>{.device = replica.device,
@@ -140,6 +152,7 @@ void check_random(std::uint64_t seed) {
     if (clips == 0) with.clipnorm = 0.5;
     if (clips == 1) with.global_clipnorm = 0.5;
     if (clips == 2) with.clipvalue = 0.25;
+    if (clips == 3) with.block_clipnorm = 0.5;
     with.use_ema = below(2) == 0;
     with.ema_momentum = 0.5;
     if (with.use_ema && below(2) == 0) with.ema_overwrite_frequency = 1 + below(2);
@@ -159,9 +172,20 @@ void check_random(std::uint64_t seed) {
     for (const std::size_t end : ends) {
       if (end == begin) continue;
       drawn.segments.push_back({begin, end, {}, below(2) == 0 ? 1.0 : 0.0});
+      const std::size_t last = drawn.segments.size() - 1;
+      drawn.segments[last].block =
+          last > 0 && below(2) == 0 ? drawn.segments[last - 1].block : last;
       if (below(4) == 0) drawn.segments.back().is_held = true;
       if (below(4) == 0) drawn.segments.back().rate = 0.5;
       if (below(2) == 0) drawn.segments.back().penalty.l2 = 0.01f;
+      if constexpr (ls::HasParameterRules<O>) {
+        ls::detail::UpdateSegment& s = drawn.segments.back();
+        const int size = static_cast<int>(end - begin);
+        s.shape = size % 3 == 0   ? ls::shape(3, size / 3)
+                  : size % 2 == 0 ? ls::shape(size / 2, 2)
+                                  : ls::shape(size);
+        s.slot = optimizer.rule_of("kernel", s.shape).slot;
+      }
       begin = end;
     }
     drawn.buckets = cuts(below(4));
@@ -182,11 +206,11 @@ struct Net : ls::Sequential<ls::Input<2>, ls::Dense<64, ls::kernel_regularizer(l
 constexpr std::size_t weights = Net::trainable_count;
 static_assert(weights == 515);
 
-template <class S>
-auto model(const S& strategy, const ls::Adam& adam) {
-  return ls::Model{Net{},    ls::Seed{7},
-                   strategy, ls::SparseCategoricalCrossentropy{.from_logits = true},
-                   adam,     ls::Accuracy{}};
+template <class S, class O>
+auto model(const S& strategy, const O& optimizer) {
+  return ls::Model{Net{},     ls::Seed{7},
+                   strategy,  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                   optimizer, ls::Accuracy{}};
 }
 auto data() { return line::classes(40) | ls::shuffle(40) | ls::batch(12); }
 auto checked(int epochs) {
@@ -237,8 +261,8 @@ struct WithOwnExchange : Many {
 }  // namespace
 
 TEMPLATE_TEST_CASE("random updates of shares have the bits of whole updates", "", ls::SGD, ls::Adam,
-                   ls::AdamW, ls::Adadelta, ls::Adagrad, ls::Adamax, ls::Ftrl, ls::Lamb, ls::Lion,
-                   ls::Nadam, ls::RMSprop) {
+                   ls::AdamW, ls::Adadelta, ls::Adafactor, ls::Adagrad, ls::Adamax, ls::Ftrl,
+                   ls::Lamb, ls::Lion, ls::Muon, ls::Nadam, ls::RMSprop) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) check_random<TestType>(seed);
 }
 
@@ -333,6 +357,33 @@ TEST_CASE("a checkpoint of divided slots continues with other replicas, and with
   CHECK(from_parts.weights_sha256() == whole.weights_sha256());
   CHECK(from_whole.weights_sha256() == whole.weights_sha256());
   CHECK(with_fewer.weights_sha256() == whole.weights_sha256());
+}
+
+TEST_CASE("slots with elements of some parameters only are divided and restored") {
+  const ls::Muon muon{.learning_rate = 0.01, .with = {.use_ema = true}};
+  const testing::Folder folder;
+  const auto all = [&](std::size_t n) { return Many{.replicas = n, .virtual_shards = 4}; };
+  auto whole = model(all(2), muon);
+  auto parts = model(all(2) | ls::Sharded{}, muon);
+  // Muon has a second slot for the 64 + 3 biases and 128 numbers of the normalization.
+  const std::size_t elements = 2 * weights + 64 + 3 + 128;
+  CHECK(whole.memory().optimizer == elements * sizeof(double));
+  CHECK(parts.memory(0).optimizer + parts.memory(1).optimizer == elements * sizeof(double));
+  CHECK_THAT(parts.summary(), ContainsSubstring("Optimizer params: 1,225"));
+  whole.fit(data(), checked(1));
+  parts.fit(data(), checked(1));
+  parts.save_checkpoint(folder / "parts");
+  auto next = model(all(4) | ls::Sharded{}, muon);
+  next.load_checkpoint(folder / "parts");
+  auto one = model(all(1), muon);
+  one.load_checkpoint(folder / "parts");
+  whole.fit(data(), checked(1));
+  next.fit(data(), checked(1));
+  one.fit(data(), checked(1));
+  CHECK(next.weights_sha256() == whole.weights_sha256());
+  CHECK(one.weights_sha256() == whole.weights_sha256());
+  CHECK_THROWS_WITH(model(all(1), ls::Muon{.exclude_layers = {"head"}}),
+                    ContainsSubstring("exclude_layers: no parameter's name contains 'head'"));
 }
 
 TEST_CASE("a profile restores a model whose slots are divided") {

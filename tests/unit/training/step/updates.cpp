@@ -62,10 +62,29 @@ struct Block : ls::Sequential<ls::Dense<1>> {
   static constexpr std::string_view name = "block";
 };
 
+struct Blocks : ls::Sequential<ls::Input<1>, Block, ls::Dense<1>> {};
+
 }  // namespace
 
+TEST_CASE("block_clipnorm sees the parameters of a block as one, and those of another layer") {
+  ls::Model m{Blocks{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
+              ls::SGD{.learning_rate = 1, .with = {.block_clipnorm = 0.5}}};
+  m.set_weights("block/dense/kernel", std::vector{0.5});
+  m.set_weights("dense/kernel", std::vector{0.25});
+  const std::vector<double> x{2.0}, y{-1.0};
+  const auto gradients = m.gradients_of(m.batch(x, y));
+  m.apply(gradients);
+  for (const std::string layer : {"block/dense", "dense"}) {
+    const double kernel = gradients[layer + "/kernel"][0], bias = gradients[layer + "/bias"][0];
+    const double scale = std::min(1.0, 0.5 / std::hypot(kernel, bias));
+    CHECK(scale < (layer == "dense" ? 0.2 : 0.5));
+    const double before = layer == "dense" ? 0.25 : 0.5;
+    CHECK(line::near(m.weights(layer + "/kernel")[0], before - scale * kernel));
+    CHECK(line::near(m.weights(layer + "/bias")[0], -scale * bias));
+  }
+}
+
 TEST_CASE("an excluded text may be the name of a block") {
-  struct Blocks : ls::Sequential<ls::Input<1>, Block, ls::Dense<1>> {};
   ls::Model m{Blocks{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
               ls::SGD{.learning_rate = 0.1,
                       .weight_decay = 0.5,

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "compare.hpp"
+#include "unit/devices/cpu/compare.hpp"
 #include "lockstep/optimizers/adam.hpp"
 #include "lockstep/optimizers/sgd.hpp"
 #include "support/run_optimizer.hpp"
