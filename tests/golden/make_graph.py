@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Numbers of "five steps of a graph" in tests/unit/model/shared.cpp, by PyTorch's automatic differentiation in float64: a graph with
-two inputs, two outputs, two calls of Dense and of BatchNormalization, and a table that the last product uses again. Needs torch.
+two inputs, two outputs, a frozen BatchNormalization, two calls of Dense and of another BatchNormalization, and a table that the
+last product uses again. Needs torch.
 Usage: make_graph.py"""
 import numpy
 import torch
@@ -24,12 +25,15 @@ def main():
     numbers = values(lambda i: float(numpy.cos(0.7 * i)), 40, 3)
     words = values(lambda i: (i * i + 3 * i) % 9, 40, 4).long()
     targets = values(lambda i: float(numpy.sin(0.3 * i)), 40, 10)
+    places = torch.arange(4.0)
+    held = {"gamma": 1 + places / 4, "beta": places / 8, "mean": 0.25 - places / 8, "variance": 0.5 + places / 4}
     mean, variance = torch.zeros(4), torch.ones(4)
     velocity = [torch.zeros_like(p) for p in parameters]
     for step in range(5):
         part = slice(8 * step, 8 * step + 8)
         w = table[words[part]].mean(1)
-        h = torch.tanh(numbers[part] @ kernel + bias) + w
+        h = torch.tanh(numbers[part] @ kernel + bias)
+        h = (h - held["mean"]) / torch.sqrt(held["variance"] + EPSILON) * held["gamma"] + held["beta"] + w
         for _ in range(2):
             h = torch.tanh(h @ mix + mix_bias)
             m, v = h.mean(0), h.var(0, unbiased=False)

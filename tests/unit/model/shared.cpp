@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/lockstep.hpp"
+#include "lockstep/model/frozen.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/statement_graph.hpp"
 #include "lockstep/training/parameters.hpp"
@@ -109,7 +110,8 @@ using Mix = ls::Shared<"mix", ls::Dense<4, ls::tanh>>;
 using Norm = ls::Shared<"norm", ls::BatchNormalization<>>;
 struct Golden
     : ls::Graph<ls::In<"numbers", 3>, ls::In<"words", ls::Integers<4>>,
-                ls::Let<"n", ls::From<"numbers">, ls::Dense<4, ls::tanh>>,
+                ls::Let<"n", ls::From<"numbers">, ls::Dense<4, ls::tanh>,
+                        ls::Frozen<ls::BatchNormalization<>>>,
                 ls::Let<"w", ls::From<"words">, ls::Shared<"tokens", ls::Embedding<9, 4>>,
                         ls::GlobalAveragePooling1D>,
                 ls::Let<"h", ls::From<"n", "w">, ls::Add, Mix, Norm, ls::Recompute<Mix>, Norm>,
@@ -328,7 +330,7 @@ TEST_CASE("layers with several calls train while others do not") {
   CHECK(model.gradients("embedding/embeddings") == once);
 }
 
-TEST_CASE("five steps of a graph with shared layers and a tied table are those of PyTorch") {
+TEST_CASE("five steps of a graph with shared, frozen and tied layers are those of PyTorch") {
   ls::Model m{Golden{}, ls::OneDevice<ls::Reference<double>>{}, ls::MeanSquaredError{},
               ls::SGD{.learning_rate = 0.3, .momentum = 0.9}};
   int drawn = 0;
@@ -338,6 +340,13 @@ TEST_CASE("five steps of a graph with shared layers and a tied table are those o
     for (double& v : values) v = 0.5 * std::sin(++drawn);
     m.set_weights(p.name, values);
   }
+  const auto line = [](double from, double by) {
+    return std::vector<double>{from, from + by, from + 2 * by, from + 3 * by};
+  };
+  m.set_weights("batch_normalization/gamma", line(1, 0.25));
+  m.set_weights("batch_normalization/beta", line(0, 0.125));
+  m.set_weights("batch_normalization/moving_mean", line(0.25, -0.125));
+  m.set_weights("batch_normalization/moving_variance", line(0.5, 0.25));
   double loss = 0;
   for (int step = 0; step < 5; ++step) {
     std::vector<double> x, y;
@@ -359,18 +368,20 @@ TEST_CASE("five steps of a graph with shared layers and a tied table are those o
                                   m.weights("embedding/embeddings")[5 * 4 + 2],
                                   squares("dense_1/kernel"),
                                   m.weights("dense_1/bias")[1],
-                                  m.weights("batch_normalization/gamma")[3],
-                                  m.weights("batch_normalization/moving_mean")[0],
-                                  m.weights("batch_normalization/moving_variance")[2],
+                                  m.weights("batch_normalization_1/gamma")[3],
+                                  m.weights("batch_normalization_1/moving_mean")[0],
+                                  m.weights("batch_normalization_1/moving_variance")[2],
                                   m.weights("dense_2/kernel")[6]};
   const std::vector<double> expected{
-      0.50370005431033804, 1.5776433975313644,  2.9806246780919872,  0.43339014840950829,
-      1.9740454618358974,  0.41597181181334814, 0.36629274115222954, -0.0058975787804312957,
-      0.9060832511175092,  -0.40249836439079306};
+      0.50360187709621174, 1.5765239582825814,  2.9361647748383146,  0.42948179680133935,
+      1.9575328537969874,  0.40806217168323916, 0.35353375502970136, -0.0069322529642539283,
+      0.90677199684235332, -0.40193662203682723};
   for (std::size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
     CHECK(std::abs(found[i] - expected[i]) < 1e-12);
   }
+  CHECK(m.weights("batch_normalization/moving_mean") == line(0.25, -0.125));
+  CHECK(m.weights("batch_normalization/gamma") == line(1, 0.25));
 }
 
 TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {

@@ -1,0 +1,73 @@
+"""Compares the runs of lockstep with Keras, with each other, and with ONNX Runtime."""
+import math
+
+import numpy as np
+
+import tensors
+import draw
+
+LIMIT, ONNX_LIMIT = 1e-9, 1e-5
+
+
+def error(found, expected):
+    """The largest difference, relative to the largest value; infinite for other sizes or values that are not finite."""
+    found, expected = np.ravel(found), np.ravel(expected)
+    if found.shape != expected.shape or not np.isfinite(found).all():
+        return math.inf
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-6))
+
+
+def with_keras(found, expected):
+    """(largest error, its name) of losses, predictions, weights and states. Keras logs no loss of a single output."""
+    missing = [name for name in expected if name not in found]
+    extra = [name for name in found if name not in expected and not name.endswith("_loss")]
+    if missing or extra:
+        return math.inf, f"names: missing {missing}, extra {extra}"
+    return max((error(found[name], expected[name]), name) for name in expected)
+
+
+def with_onnx(network, prefix, found, x):
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(f"{prefix}.onnx", options, providers=["CPUExecutionProvider"])
+    graph, rows, at = network["graph"], found["predict"].reshape(len(x), -1), 0
+    given = {}
+    for name, shape in graph["inputs"]:
+        size = math.prod(shape)
+        given[name] = x[:, at:at + size].reshape(-1, *shape).astype(np.float32)
+        at += size
+    names = [head["output"] for head in graph["heads"]]
+    if {i.name for i in session.get_inputs()} != set(given) or [o.name for o in session.get_outputs()] != names:
+        return math.inf, f"names {[i.name for i in session.get_inputs()]}, {[o.name for o in session.get_outputs()]}"
+    worst = (0.0, "")
+    for count in (len(x), 1):  # the batch is free
+        values, at = session.run(names, {name: value[:count] for name, value in given.items()}), 0
+        for head, value in zip(graph["heads"], values):
+            size = math.prod(head["shape"])
+            if value.shape != (count, *head["shape"]):
+                return math.inf, f"{head['output']} has shape {value.shape}"
+            worst = max(worst, (error(value, rows[:count, at:at + size]), head["output"]))
+            at += size
+    return worst
+
+
+def compare(network, prefix):
+    """(what, whether it holds, error, name) of all comparisons of a network."""
+    def of(run):
+        return tensors.load(prefix.with_name(f"{prefix.name}.{run}.out"))
+    data, keras = tensors.load(prefix.with_suffix(".data")), tensors.load(prefix.with_suffix(".keras"))
+    one = of("one")
+    rows = [("one device, Keras", LIMIT, *with_keras(one, keras))]
+
+    def same_bits(run, as_run):
+        found, expected = of(run), of(as_run)
+        differing = [name for name in expected if name not in found or found[name].tobytes() != expected[name].tobytes()]
+        rows.append((f"{run}, bits of {as_run}", 0.0, float(bool(differing)), ", ".join(differing)))
+    if not draw.communicates(network):
+        same_bits("mirrored", "slices")
+    same_bits("job", "mirrored")
+    if network["synchronized"] or not draw.has_statistics(network):  # else the statistics are those of slices
+        rows.append(("two replicas, Keras", LIMIT, *with_keras(of("mirrored"), keras)))
+    rows.append(("ONNX Runtime", ONNX_LIMIT, *with_onnx(network, prefix, one, data["x0"])))
+    return [(what, found <= limit, found, name) for what, limit, found, name in rows]

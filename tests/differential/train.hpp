@@ -1,0 +1,109 @@
+/// \file
+/// Trains a network that draw.py has drawn for five steps: on one device, in slices on one device, on
+/// two replicas, or as a worker of a job of two. Reads SEED.data, writes SEED.<run>.out and SEED.onnx.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/cluster.hpp"
+#include "lockstep/files/safetensors.hpp"
+#include "lockstep/heads.hpp"
+#include "lockstep/lockstep.hpp"
+#include "lockstep/onnx.hpp"
+#include "lockstep/reference.hpp"
+
+namespace ls = lockstep;
+
+namespace differential {
+
+using Double = ls::Reference<double>;
+
+struct Case {
+  std::string prefix;  ///< of the network's files
+  bool is_in_job = false;
+};
+
+/// Arrays by name.
+class Results {
+ public:
+  void set(const std::string& name, std::vector<double> values) { kept_[name] = std::move(values); }
+  void add(const std::string& name, double value) { kept_[name].push_back(value); }
+  void write(const std::string& path) const {
+    std::vector<ls::SafetensorsEntry> entries;
+    for (const auto& [name, values] : kept_)
+      entries.push_back(
+          {name, ls::DType::float64, {values.size()}, std::as_bytes(std::span(values))});
+    ls::write_safetensors(path, entries);
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> kept_;
+};
+
+template <class Net, class Strategy, class Losses, class Optimizer>
+void train_on(const Case& c, const std::string& run, const Strategy& strategy, const Losses& losses,
+              const Optimizer& optimizer) {
+  const auto file = ls::SafetensorsFile::read(c.prefix + ".data");
+  ls::Model model{Net{}, strategy, losses, optimizer};
+  for (const ls::ParameterInfo& p : model.parameters())
+    model.set_weights(p.name, file.values<double>("init/" + p.name));
+  Results results;
+  const auto values = [&](const char* name, int step) {
+    return file.values<double>(name + std::to_string(step));
+  };
+  const bool is_weighted = file.contains("w0");
+  const auto weights = [&](int step) {
+    return is_weighted ? values("w", step) : std::vector<double>();
+  };
+  for (int step = 0; step < 5; ++step) {
+    const auto x = values("x", step), y = values("y", step), w = weights(step);
+    for (const auto& [name, value] : model.train_on_batch(ls::global_batch, x, y, w))
+      results.add("loss/" + name, value);
+  }
+  const auto x = values("x", 0), y = values("y", 0), w = weights(0);
+  for (const auto& [name, value] : model.test_on_batch(ls::global_batch, x, y, w))
+    results.add("test/" + name, value);
+  const auto predictions = model.predict(ls::global_batch, x);
+  results.set("predict", {predictions.elements().begin(), predictions.elements().end()});
+  for (const ls::ParameterInfo& p : model.parameters())
+    results.set("weights/" + p.name, model.weights(p.name));
+  if (run == "one") ls::export_onnx(model, c.prefix + ".onnx");
+  if (model.is_chief()) results.write(c.prefix + "." + run + ".out");
+}
+
+template <class Net, class Losses, class Optimizer>
+void train(const Case& c, const Losses& losses, const Optimizer& optimizer, std::size_t slices) {
+  const auto on = [&](const char* run, const auto& strategy) {
+    train_on<Net>(c, run, strategy, losses, optimizer);
+  };
+  if (c.is_in_job) {
+    on("job", ls::MultiWorkerMirrored<Double>{.virtual_shards = slices});
+  } else {
+    on("one", ls::OneDevice<Double>{});
+    if (slices > 0) on("slices", ls::OneDevice<Double>{.virtual_shards = slices});
+    on("mirrored", ls::Mirrored<Double>{.replicas = 2, .virtual_shards = slices});
+  }
+}
+
+/// Arguments: FOLDER alone|job [SEED].
+template <class Body>
+void run(int argc, char** argv, int seed, const Body& body) {
+  if (argc > 3 && std::to_string(seed) != argv[3]) return;
+  try {
+    body(Case{std::string(argv[1]) + "/" + std::to_string(seed),
+              std::string_view(argv[2]) == "job"});
+  } catch (const std::exception& e) {
+    std::printf("%d FAILED %s\n", seed, e.what());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace differential
