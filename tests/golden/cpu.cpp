@@ -29,9 +29,7 @@ TEST_CASE("Cpu's losses have Keras' values and gradients", "[golden]") {
 TEST_CASE("Cpu's optimizers move the weights as Keras' do", "[golden]") {
   golden::meets_optimizers<Cpu>();
 }
-TEST_CASE("Cpu's Muon and Adafactor move matrices as Keras' do", "[golden]") {
-  golden::meets_matrix_optimizers<Cpu>();
-}
+TEST_CASE("Cpu's Muon moves matrices as Keras' does", "[golden]") { golden::meets_muon<Cpu>(); }
 
 TEST_CASE("on Cpu, fit and evaluate with weights do what Keras' do", "[golden]") {
   golden::meets_weighted<Cpu>();

@@ -158,13 +158,10 @@ void meets_matrix_optimizer(const std::string& name, std::size_t slots, const O&
   }
 }
 
-/// Optimizers of whole matrices.
 template <class D>
-void meets_matrix_optimizers() {
-  using ls::Muon, ls::Adafactor;
-  const auto meets = [](const std::string& name, std::size_t slots, const auto& optimizer) {
-    meets_matrix_optimizer<D>(name, slots, optimizer);
-  };
+void meets_muon() {
+  using ls::Muon;
+  const auto meets = meets_matrix_optimizer<D, Muon>;
   // 169 weights, of which the convolution's 48 and the vector's 3 have a second slot.
   meets("muon", 169 + 51, Muon{.learning_rate = 0.01});
   meets("muon_options", 169 + 51 + 21,
@@ -181,6 +178,12 @@ void meets_matrix_optimizers() {
         Muon{.learning_rate = 0.01, .weight_decay = 0.1, .variant = ls::MuonVariant::pytorch});
   meets("muon_jordan", 169 + 3,
         Muon{.learning_rate = 0.02, .weight_decay = 0, .variant = ls::MuonVariant::jordan});
+}
+
+template <class D>
+void meets_adafactor() {
+  using ls::Adafactor;
+  const auto meets = meets_matrix_optimizer<D, Adafactor>;
   constexpr std::size_t factors = 2 * 2 * (3 + 4) + (16 + 3) + 3 + (3 + 7) + (7 + 7);
   meets("adafactor", factors, Adafactor{.learning_rate = 0.5});
   meets("adafactor_options", factors,

@@ -5,6 +5,7 @@
 ///     snapshot -> warm-up steps -> steps, timed as a whole -> steps, each call timed -> restore
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -159,7 +160,7 @@ struct WorkSize {
   static constexpr double element = sizeof(typename D::real), activation = sizeof(ActivationOf<D>);
   double examples, slices;  ///< of a replica, per step
   double targets;           ///< elements per example
-  double slot_count;        ///< of the optimizer
+  double slot_count;        ///< of the optimizer, for a weight
   double updated;           ///< weights that the replica updates
   bool one_update;          ///< the update is a single pass over weights and slots
 
@@ -304,12 +305,15 @@ class Profiler {
       result.examples += replicas_.rows_of_slice(batch, replicas_.mine_[0].first + i).count;
     const UpdateOptions& with = options_of(replicas_.optimizer());
     const bool accumulates = with.gradient_accumulation_steps > 1;
+    const auto& policy = replicas_.replicas_[0]->policy();
+    const auto owned = static_cast<double>(policy.owned().size());
+    const auto slots = static_cast<double>(policy.slot_elements());
     const WorkSize<Net, device, typename Replica::Target> size{
         static_cast<double>(result.examples),
         static_cast<double>(replicas_.mine_[0].count),
         static_cast<double>(All::Loss::target_shape(Net::output_shape).size()),
-        static_cast<double>(replicas_.optimizer().slot_count()),
-        static_cast<double>(replicas_.replicas_[0]->policy().owned().size()),
+        slots / std::max(1.0, owned),
+        owned,
         !accumulates && !with.use_ema && !with.clips_by_norm()};
     times.fill(result, accumulates,
                [&](ProfileRow& row, const Work& work) { size.add_to(row, work); });
