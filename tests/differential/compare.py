@@ -6,7 +6,7 @@ import numpy as np
 import tensors
 import draw
 
-LIMIT, ONNX_LIMIT = 1e-9, 1e-5
+LIMIT, ONNX_LIMIT, CPU_LIMIT = 1e-9, 1e-5, 1e-4
 
 
 def error(found, expected):
@@ -69,5 +69,7 @@ def compare(network, prefix):
     same_bits("job", "mirrored")
     if network["synchronized"] or not draw.has_statistics(network):  # else the statistics are those of slices
         rows.append(("two replicas, Keras", LIMIT, *with_keras(of("mirrored"), keras)))
+    if prefix.with_name(f"{prefix.name}.cpu.out").exists():
+        rows.append(("Cpu, Reference<double>", CPU_LIMIT, *with_keras(of("cpu"), one)))
     rows.append(("ONNX Runtime", ONNX_LIMIT, *with_onnx(network, prefix, one, data["x0"])))
     return [(what, found <= limit, found, name) for what, limit, found, name in rows]

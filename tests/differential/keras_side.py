@@ -45,7 +45,19 @@ def nll_loss(log_p, target, reduction):
     return -log_p.gather(1, target.unsqueeze(1)).squeeze(1)
 
 
-for replacement in (conv1d, conv2d, nll_loss):
+def conv_transpose2d(x, kernel, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    """The convolution of an image with zeros between its pixels, with the kernel turned round."""
+    assert groups == 1 and bias is None
+    down, right = pair(stride)
+    spread = x.new_zeros(*x.shape[:2], (x.shape[2] - 1) * down + 1, (x.shape[3] - 1) * right + 1)
+    spread[:, :, ::down, ::right] = x
+    pads = [(d * (k - 1) - p, d * (k - 1) - p + more) for k, p, more, d in
+            zip(kernel.shape[2:], pair(padding), pair(output_padding), pair(dilation))]
+    spread = torch.nn.functional.pad(spread, (*pads[1], *pads[0]))
+    return conv2d(spread, kernel.flip(2, 3).transpose(0, 1), dilation=dilation)
+
+
+for replacement in (conv1d, conv2d, conv_transpose2d, nll_loss):
     setattr(torch.nn.functional, replacement.__name__, replacement)
 
 

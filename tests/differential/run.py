@@ -26,6 +26,7 @@ def arguments():
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build/release")
     parser.add_argument("--per-unit", type=int, default=5)
     parser.add_argument("--flags", default="-O0")
+    parser.add_argument("--cpu", action="store_true", help="also in float32 on ls::Cpu; needs oneDNN")
     return parser.parse_args()
 
 
@@ -54,8 +55,9 @@ def compiled(networks, folder, given):
     program = source.with_suffix("")
     source.write_text(cpp.unit(networks))
     libraries = [str(given.build / f"liblockstep_compiled{part}.a") for part in ("_onnx", "_cluster", "")]
-    command = ["g++", "-std=c++20", *given.flags.split(), "-DFMT_SHARED", "-DLOCKSTEP_SEPARATE_COMPILATION",
-               "-DASIO_STANDALONE", f"-I{HERE.parents[1] / 'include'}", f"-I{HERE}", str(source), "-o", str(program), *libraries,
+    cpu = [str(given.build / "liblockstep_compiled_cpu.a"), "-ldnnl", "-fopenmp"] if given.cpu else []
+    command = ["g++", "-std=c++20", *given.flags.split(), *(["-DDIFFERENTIAL_CPU"] if cpu else []), "-DFMT_SHARED", "-DLOCKSTEP_SEPARATE_COMPILATION",
+               "-DASIO_STANDALONE", f"-I{HERE.parents[1] / 'include'}", f"-I{HERE}", str(source), "-o", str(program), *cpu, *libraries,
                "-lfmt", "-lz", "-lssl", "-lcrypto", "-lpthread"]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:

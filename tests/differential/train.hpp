@@ -1,6 +1,6 @@
 /// \file
 /// Trains a network that draw.py has drawn for five steps: on one device, in slices on one device, on
-/// two replicas, or as a worker of a job of two. Reads SEED.data, writes SEED.<run>.out and SEED.onnx.
+/// two replicas, or as a worker of a job of two; with DIFFERENTIAL_CPU also on Cpu. Reads SEED.data, writes SEED.<run>.out and SEED.onnx.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,9 @@
 #include "lockstep/lockstep.hpp"
 #include "lockstep/onnx.hpp"
 #include "lockstep/reference.hpp"
+#ifdef DIFFERENTIAL_CPU
+#include "lockstep/cpu.hpp"
+#endif
 
 namespace ls = lockstep;
 
@@ -53,16 +56,19 @@ void train_on(const Case& c, const std::string& run, const Strategy& strategy, c
               const Optimizer& optimizer) {
   const auto file = ls::SafetensorsFile::read(c.prefix + ".data");
   ls::Model model{Net{}, strategy, losses, optimizer};
+  using T = typename decltype(model)::T;
+  const auto as_real = [](const std::vector<double>& v) {
+    return std::vector<T>(v.begin(), v.end());
+  };
+  const auto as_double = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
   for (const ls::ParameterInfo& p : model.parameters())
-    model.set_weights(p.name, file.values<double>("init/" + p.name));
+    model.set_weights(p.name, as_real(file.values<double>("init/" + p.name)));
   Results results;
   const auto values = [&](const char* name, int step) {
-    return file.values<double>(name + std::to_string(step));
+    return as_real(file.values<double>(name + std::to_string(step)));
   };
   const bool is_weighted = file.contains("w0");
-  const auto weights = [&](int step) {
-    return is_weighted ? values("w", step) : std::vector<double>();
-  };
+  const auto weights = [&](int step) { return is_weighted ? values("w", step) : std::vector<T>(); };
   for (int step = 0; step < 5; ++step) {
     const auto x = values("x", step), y = values("y", step), w = weights(step);
     for (const auto& [name, value] : model.train_on_batch(ls::global_batch, x, y, w))
@@ -72,9 +78,9 @@ void train_on(const Case& c, const std::string& run, const Strategy& strategy, c
   for (const auto& [name, value] : model.test_on_batch(ls::global_batch, x, y, w))
     results.add("test/" + name, value);
   const auto predictions = model.predict(ls::global_batch, x);
-  results.set("predict", {predictions.elements().begin(), predictions.elements().end()});
+  results.set("predict", as_double(predictions.elements()));
   for (const ls::ParameterInfo& p : model.parameters())
-    results.set("weights/" + p.name, model.weights(p.name));
+    results.set("weights/" + p.name, as_double(model.weights(p.name)));
   if (run == "one") ls::export_onnx(model, c.prefix + ".onnx");
   if (model.is_chief()) results.write(c.prefix + "." + run + ".out");
 }
@@ -89,6 +95,9 @@ void train(const Case& c, const Losses& losses, const Optimizer& optimizer, std:
   } else {
     on("one", ls::OneDevice<Double>{});
     if (slices > 0) on("slices", ls::OneDevice<Double>{.virtual_shards = slices});
+#ifdef DIFFERENTIAL_CPU
+    on("cpu", ls::OneDevice<ls::Cpu>{.on = {.threads = 1}});
+#endif
     on("mirrored", ls::Mirrored<Double>{.replicas = 2, .virtual_shards = slices});
   }
 }

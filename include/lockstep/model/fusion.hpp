@@ -185,7 +185,7 @@ constexpr PlanStep join_steps(StepList<Size, Operands>& steps, const Chain<Lengt
     if (fused.w_count == 0) {
       fused.w = part.w;
       fused.first = part.first;
-      fused.calls = part.calls;
+      fused.users = part.users;
     }
     fused.w_count += part.w_count;
     if (fused.state_count == 0) fused.state = part.state;

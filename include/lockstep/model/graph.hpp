@@ -68,11 +68,12 @@ struct Node {
   int ordinal = 0;                    ///< 0 for conv2d, 1 for conv2d_1
   bool is_activation = false;         ///< the activation of the layer before, whose name it shares
   int segment = -1;                   ///< block of Recompute; -1: none
-  int first = -1;                     ///< of a further call of a layer: the node of the first one
-  int call = 0;                       ///< 0 for the first call
-  int calls = 1;                      ///< in the node of the first call: the number of all
+  int first = -1;                     ///< the node whose weights it uses, of this layer or another
+  int users = 1;                      ///< in that node: the number of nodes that use its weights
+  int call = 0;                       ///< 0 for the layer's first call
+  int first_call = -1;                ///< of a further call: the node of the first one
+  int further_calls = 0;              ///< in that node: their number
   int parameters_begin = 0;           ///< index of its first parameter
-  bool is_tied = false;               ///< a layer of its own that uses the weights of another
   bool reads_row = false;             ///< reads its part of the network's input row itself
   bool is_frozen = false;             ///< has parameters, all of which are in the flat state
   double flops = 0;                   ///< forward pass, per example
@@ -87,7 +88,7 @@ struct Node {
 };
 
 /// Whether other nodes use the weights, too.
-constexpr bool has_several_calls(const Node& n) { return n.first >= 0 || n.calls > 1; }
+constexpr bool has_several_calls(const Node& n) { return n.first >= 0 || n.users > 1; }
 
 /// A parameter of the model.
 struct NamedParameter : Parameter {
@@ -375,7 +376,6 @@ struct Graph {
       const int first = matrix.first < 0 ? s.first : matrix.first;
       Node& n = push(T::op(value[v], p->shape), {v}, T::label, next_ordinal(T::label));
       n.class_name = class_name<T>();
-      n.is_tied = true;
       if (n.first < 0) use_weights_of(n, first);
       return n.out;
     }
@@ -541,7 +541,7 @@ struct Graph {
     n.is_frozen = first.is_frozen;
     n.parameters_begin = first.parameters_begin;
     n.first = index;
-    n.call = first.calls++;
+    ++first.users;
     ++further_calls;
   }
   std::size_t frozen_size = 0;
@@ -572,6 +572,8 @@ struct Graph {
         n.name = twin.name;
         n.block = twin.block;
         n.ordinal = twin.ordinal;
+        n.first_call = twin.first_call < 0 ? repeats : twin.first_call;
+        n.call = ++node[static_cast<std::size_t>(n.first_call)].further_calls;
         use_weights_of(n, twin.first < 0 ? repeats : twin.first);
         ++repeats;
       }

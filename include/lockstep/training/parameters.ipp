@@ -11,8 +11,7 @@ namespace lockstep::detail {
 
 std::string value_name(std::span<const Node> nodes, ValueId value) {
   for (const Node& n : nodes)
-    if (n.out == value)
-      return layer_name(n) + (n.call > 0 && !n.is_tied ? format_text("[{}]", n.call) : "");
+    if (n.out == value) return layer_name(n) + (n.call > 0 ? format_text("[{}]", n.call) : "");
   return "input";
 }
 

@@ -395,3 +395,20 @@ TEST_CASE("a summary has a row per layer, with the inputs of all its calls") {
   }
   CHECK(text.find(" Total params: 60 ") != text.npos);
 }
+
+TEST_CASE("a tied layer of a block with two calls has one row, and a name for each call") {
+  using Coder =
+      ls::Shared<"coder", ls::Sequential<ls::Shared<"code", ls::Dense<3, ls::no_bias, ls::tanh>>,
+                                         ls::Tanh, ls::TiedDense<"code">>>;
+  struct Net
+      : ls::Graph<ls::In<"x", 4>, ls::Let<"a", ls::From<"x">, Coder>,
+                  ls::Let<"b", ls::From<"a">, Coder>, ls::Out<"y", ls::From<"a", "b">, ls::Add>> {};
+  const std::string text = ls::detail::summary_of<Net, Oracle>(1);
+  for (const char* part : {"│ tied_dense (TiedDense)", "│ 48 FLOPs │       0 │ tanh, tanh[1] ",
+                           "│ dense, dense[1] ", "│ tied_dense, tied_dense[1] "}) {
+    CAPTURE(text, part);
+    const auto at = text.find(part);
+    CHECK(at != text.npos);
+    CHECK(text.find(part, at + 1) == text.npos);
+  }
+}

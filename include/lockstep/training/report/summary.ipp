@@ -80,9 +80,6 @@ inline bool has_branches(const SummaryFacts& model) {
   return false;
 }
 
-/// Whether the table has the node in the row of the layer's first call.
-inline bool is_further_call(const Node& n) { return n.call > 0 && !n.is_tied; }
-
 std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t own_slots,
                        std::size_t held) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
@@ -90,7 +87,7 @@ std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t
   if (branches) header.push_back("Connected to");
   TextTable table(std::move(header), 3, 3);
   for (const Node& n : model.nodes) {
-    if (n.is_activation || is_further_call(n)) continue;
+    if (n.is_activation || n.call > 0) continue;
     std::size_t parameters = 0;
     for (const NamedParameter& p : model.parameters)
       if (is_of(p, n)) parameters += p.shape.size();
@@ -98,7 +95,7 @@ std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t
     std::string inputs;
     for (const Node& call : model.nodes)
       if (&call == &n ||
-          (is_further_call(call) && &model.nodes[static_cast<std::size_t>(call.first)] == &n)) {
+          (call.call > 0 && &model.nodes[static_cast<std::size_t>(call.first_call)] == &n)) {
         flops += call.flops;
         for (const ValueId in : call.operands_of(model.operands))
           add_item(inputs, ", ", value_name(model.nodes, in));
