@@ -25,6 +25,7 @@
 
 #include "distributed/processes.hpp"
 #include "lockstep/elastic.hpp"
+#include "lockstep/heads.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
 #include "support/temporary_folder.hpp"
@@ -37,20 +38,24 @@ using Float = ls::Reference<float>;
 template <class D = Float, class Plane = ls::Tcp>
 using Elastic = ls::MultiWorkerMirrored<D, Plane, ls::Elastic>;
 
-struct Net : ls::Sequential<ls::Input<2>, ls::Dense<6>, ls::BatchNormalization<>, ls::ReLU,
-                            ls::Dropout<ls::rate(0.4f)>, ls::Dense<3>> {};
+/// Two inputs, and two outputs with a loss each.
+struct Net : ls::Graph<ls::In<"a", 1>, ls::In<"b", 1>,
+                       ls::Let<"h", ls::From<"a", "b">, ls::Concatenate, ls::Dense<6>,
+                               ls::BatchNormalization<>, ls::ReLU, ls::Dropout<ls::rate(0.4f)>>,
+                       ls::Out<"kind", ls::From<"h">, ls::Dense<3>>,
+                       ls::Out<"even", ls::From<"h">, ls::Dense<1>>> {};
 
 constexpr std::size_t workers = 4;
 
 auto examples(std::size_t count) {
-  std::vector<float> x(2 * count);
-  std::vector<std::int32_t> y(count);
+  std::vector<float> x(2 * count), y(2 * count);
   for (std::size_t i = 0; i < count; ++i) {
     x[2 * i] = static_cast<float>(i % 17) / 17.0f;
     x[2 * i + 1] = static_cast<float>(i % 11) / 11.0f;
-    y[i] = static_cast<std::int32_t>(i % 3);
+    y[2 * i] = static_cast<float>(i % 3);
+    y[2 * i + 1] = static_cast<float>(i % 2);
   }
-  return ls::tensors(x, ls::shape(2), y);
+  return ls::tensors(x, ls::shape(2), y, ls::shape(2));
 }
 
 /// Reports the steps, each of which takes a few milliseconds.
@@ -81,12 +86,15 @@ struct Plan {
 /// The losses of all epochs, of a final evaluation, and all weights.
 template <class Strategy>
 std::vector<double> train(const Strategy& strategy, const Plan& plan, Here* here) {
-  ls::Model model{Net{},
-                  ls::Seed{plan.seed},
-                  strategy,
-                  ls::SparseCategoricalCrossentropy{.from_logits = true},
-                  ls::Adam{.learning_rate = 0.01f},
-                  ls::Accuracy{}};
+  ls::Model model{
+      Net{},
+      ls::Seed{plan.seed},
+      strategy,
+      ls::Losses{
+          ls::Head<"kind", ls::SparseCategoricalCrossentropy>{.loss = {.from_logits = true}},
+          ls::Head<"even", ls::BinaryCrossentropy>{.loss = {.from_logits = true}, .weight = 0.5}},
+      ls::Adam{.learning_rate = 0.01f},
+      ls::On<"kind", ls::Accuracy>{}};
   const auto data = examples(160);
   const auto test = data | ls::batch(40);
   ls::FitOptions options{
@@ -245,7 +253,7 @@ struct Cut {
   }
 };
 
-constexpr std::size_t weights_of_net = 2 * 6 + 6 + 4 * 6 + 6 * 3 + 3;
+constexpr std::size_t weights_of_net = 2 * 6 + 6 + 4 * 6 + (6 * 3 + 3) + (6 + 1);
 
 std::vector<double> quiet_run(const Plan& plan) {
   return train(ls::OneDevice<Float>{.virtual_shards = 8}, {.epochs = plan.epochs, .pause = 0ms},

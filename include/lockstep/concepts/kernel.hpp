@@ -119,15 +119,12 @@ struct Kernel;
 template <class Op, class D, class Calls>
 struct PreparedKernel : KernelTraits {
   using Prepared = Calls;
-  static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count) {
-    return Prepared(op, context, count);
-  }
+  /// A template, so that the class of Calls may be declared only.
+  template <std::same_as<ForwardOnly>... Only>
+    requires std::constructible_from<Calls, const Op&, typename D::Context&, std::size_t, Only...>
   static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count,
-                          ForwardOnly only)
-    requires std::constructible_from<Calls, const Op&, typename D::Context&, std::size_t,
-                                     ForwardOnly>
-  {
-    return Prepared(op, context, count, only);
+                          Only... only) {
+    return Prepared(op, context, count, only...);
   }
   static void forward(const Op& op, const Io<D>& io, Prepared& prepared) {
     prepared.forward(op, io);
