@@ -125,13 +125,8 @@ inline constexpr bool accepts_operands<L, std::index_sequence<I...>> = true;
 template <class L, std::size_t Count>
 concept LayerOf = HasName<L> && detail::accepts_operands<L, std::make_index_sequence<Count>>;
 
-/// A rule that merges two branches of a model: a layer with two operands and without parameters. Add
-/// and Concatenate are such rules.
-///
-/// Optional members: `most_branches`, if the rule merges fewer branches than any number; `using
-/// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a,
-/// b, branches)`, which is called for the last node with the number of branches. Average has the
-/// last two.
+/// A rule that merges two branches of a model, or more: a layer with two operands. Add and Concatenate
+/// are such rules.
 /// \code
 ///   struct Product {
 ///     static constexpr std::string_view name = "product";

@@ -171,12 +171,6 @@ struct NodeCount {
       parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
     return v;
   }
-  template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId, Failure::Kind, int = 2) {
-    ++nodes;
-    operands += 2;
-    return a;
-  }
   template <class L, class F>
   constexpr auto within(const F& append) {
     const std::size_t outer = path;
@@ -287,7 +281,12 @@ struct Graph {
     if (failure.kind != Failure::none) return v;
     if (!L::accepts(value[v], value[more]...)) {
       failure = {fault, position, value[v]};
-      if constexpr (sizeof...(more) > 0) failure.second = value[std::array{more...}[0]];
+      if constexpr (sizeof...(more) > 0) {
+        failure.second = value[std::array{more...}[0]];
+        if constexpr (LayerOf<L, 2>)  // the first one that does not fit to v
+          for (const ValueId other : {more...})
+            if (L::accepts(value[v], failure.second)) failure.second = value[other];
+      }
       return v;
     }
     auto op = L::op(value[v], value[more]...);
@@ -304,26 +303,6 @@ struct Graph {
       add_parameters(n, weights_read, state_read, {});
     ++position;
     return add_activation<L>(n, op.out());
-  }
-
-  /// Merges two values, for Residual and Parallel; records `fault` if their shapes do not fit.
-  template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault, int branches = 2) {
-    if (failure.kind != Failure::none) return a;
-    const Shape x = value[a], y = value[b];
-    if (!Rule::accepts(x, y)) {
-      failure = {fault, position, x, y};
-      return a;
-    }
-    const auto op = [&] {
-      if constexpr (requires { Rule::op(x, y, branches); })
-        return Rule::op(x, y, branches);
-      else
-        return Rule::op(x, y);
-    }();
-    Node& n = push(op, {a, b}, Rule::name, next_ordinal(Rule::name));
-    n.class_name = class_name<Rule>();
-    return n.out;
   }
 
   /// Runs `append` within the named block L.

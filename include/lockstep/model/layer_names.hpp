@@ -91,11 +91,6 @@ struct BlockPaths {
     numbers.next(L::name);
     return v;
   }
-  template <class Rule, class Fault>
-  constexpr ValueId join(ValueId a, ValueId, Fault, int = 2) {
-    numbers.next(Rule::name);
-    return a;
-  }
   template <class L, class F>
   constexpr auto within(const F& append) {
     const Range outer = std::exchange(current, path_in_current(L::name));

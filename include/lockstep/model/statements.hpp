@@ -161,13 +161,8 @@ struct Statement {
   }();
   static constexpr bool is_input = false, is_output = IsOutput, is_sound = is_from<Operands>;
   static constexpr bool layers_ok = layers_are_ok(layers{});
-  static constexpr bool is_merged = count == 1 || is_layer || JoinRule<first> || is_block;
-  static constexpr bool fits_rule = [] {
-    if constexpr (!is_layer && JoinRule<first>)
-      return count <= static_cast<std::size_t>(most_branches<first>);
-    else
-      return true;
-  }();
+  static constexpr bool is_merged = count == 1 || is_join<first> || is_block;
+  static constexpr bool fits_rule = count == 1 || is_layer || is_block;
 
   template <class Walk>
   static constexpr std::array<ValueId, values> append(Walk& walk,

@@ -33,7 +33,6 @@ struct SubtractOp {
 /// \endcode
 struct Subtract : PairwiseRule<SubtractOp> {
   static constexpr std::string_view name = "subtract";
-  static constexpr int most_branches = 2;
 };
 
 static_assert(JoinRule<Subtract> && Pairwise<SubtractOp>);
