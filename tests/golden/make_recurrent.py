@@ -2,7 +2,7 @@
 """Writes data/recurrent.safetensors: recurrent layers of Keras in float64, one call each.
 
 Stored for each case NAME: NAME/x, NAME/param/<parameter>, NAME/y, and for the loss sum(y * c) with NAME/c the gradients
-NAME/dx and NAME/d/<parameter>.
+NAME/dx and NAME/d/<parameter>. Parameters of Bidirectional begin with forward_ or backward_.
 
     python3 -m venv venv && venv/bin/pip install torch keras safetensors
     KERAS_BACKEND=torch venv/bin/python make_recurrent.py data
@@ -37,6 +37,8 @@ CASES = {  # name: layer, (steps, features)
     "simple_rnn": (lambda: L.SimpleRNN(5), (7, 3)),
     "simple_rnn_sequences": (lambda: L.SimpleRNN(4, activation="elu", return_sequences=True, go_backwards=True,
                                                  use_bias=False), (5, 2)),
+    "bidirectional": (lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), (5, 3)),
+    "bidirectional_sum": (lambda: L.Bidirectional(L.GRU(3), merge_mode="sum"), (5, 3)),
 }
 COUNT = 3
 
@@ -53,8 +55,9 @@ def record(make, shape, random):
     gradients = torch.autograd.grad((y * torch.tensor(c)).sum(), [x, *(v.value for v in variables)])
     tensors = {"x": x, "c": torch.tensor(c), "y": y, "dx": gradients[0]}
     for variable, gradient in zip(variables, gradients[1:]):
-        tensors["param/" + variable.name] = variable.value
-        tensors["d/" + variable.name] = gradient
+        name = next((d for d in ("forward_", "backward_") if d in variable.path), "") + variable.name
+        tensors["param/" + name] = variable.value
+        tensors["d/" + name] = gradient
     return {name: value.detach().numpy() for name, value in tensors.items()}
 
 

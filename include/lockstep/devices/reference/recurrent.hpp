@@ -91,7 +91,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
             for (int k = 0; k < O::states; ++k) row[slot(O::slots + k) * u + j] = state[k];
           });
         if (layer.return_sequences)
-          std::copy_n(row + slot(O::slots) * u, u, io.y + (n * steps + s) * u);
+          std::copy_n(row + slot(O::slots) * u, u, io.y + (n * steps + layer.output_step(s)) * u);
       }
       if (!layer.return_sequences)
         std::copy_n(example.row(steps - 1) + slot(O::slots) * u, u, io.y + n * u);
@@ -111,7 +111,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
         const T *const before = example.before(s), *const h = before;
         if (layer.return_sequences || s == steps - 1)
           for (std::size_t j = 0; j < u; ++j)
-            p.d[j] += io.dy[(layer.return_sequences ? n * steps + s : n) * u + j];
+            p.d[j] +=
+                io.dy[(layer.return_sequences ? n * steps + layer.output_step(s) : n) * u + j];
         if constexpr (O::resets_before) std::copy_n(row + 3 * u, u, p.q.begin());
         for (std::size_t j = 0; j < u; ++j)
           with_slots(row, u, j, [&](auto& z) {

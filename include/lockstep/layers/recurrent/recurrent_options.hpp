@@ -80,17 +80,21 @@ namespace detail {
 /// time(s).
 struct RecurrentLayer {
   static constexpr std::string_view members =
-      "in units use_bias return_sequences go_backwards dropout recurrent_dropout";
+      "in units use_bias return_sequences go_backwards dropout recurrent_dropout ?output_order";
   Shape in;  // (steps, features)
   int units = 1;
   bool bias = true, return_sequences = false, go_backwards = false;
   float dropout = 0, recurrent_dropout = 0;
+  int output_order =
+      1;  ///< -1 if a layer that goes backwards returns the steps in the input's order
 
   constexpr Shape out() const { return return_sequences ? shape(in[0], units) : shape(units); }
   constexpr std::size_t steps() const { return static_cast<std::size_t>(in[0]); }
   constexpr std::size_t features() const { return static_cast<std::size_t>(in[1]); }
   constexpr std::size_t width() const { return static_cast<std::size_t>(units); }
   constexpr std::size_t time(std::size_t s) const { return go_backwards ? steps() - 1 - s : s; }
+  /// The step of the output that step s of the loop writes.
+  constexpr std::size_t output_step(std::size_t s) const { return output_order < 0 ? time(s) : s; }
   /// Elements of the kernel and the recurrent kernel of `gates` gates.
   constexpr std::size_t matrices(int gates) const {
     return static_cast<std::size_t>(gates) * width() * (features() + width());

@@ -210,7 +210,9 @@ class RecurrentCalls {
       if (op.layer.return_sequences || step == s.steps - 1)
         for (std::size_t r = 0; r < rows; ++r) {
           const std::size_t n = block.first + r;
-          A* const y = io.y + (op.layer.return_sequences ? n * s.steps + step : n) * s.u;
+          A* const y =
+              io.y +
+              (op.layer.return_sequences ? n * s.steps + op.layer.output_step(step) : n) * s.u;
           for (std::size_t j = 0; j < s.u; ++j) y[j] = A(h[r * s.p + j]);
         }
     }
@@ -291,7 +293,8 @@ class RecurrentCalls {
     for (std::size_t step = s.steps; step-- > 0;) {
       float* const save = saved(io) + (block.first * s.steps + step) * s.row;
       const bool sequences = op.layer.return_sequences;
-      const A* const dy = sequences             ? io.dy + (block.first * s.steps + step) * s.u
+      const A* const dy = sequences
+                              ? io.dy + (block.first * s.steps + op.layer.output_step(step)) * s.u
                           : step == s.steps - 1 ? io.dy + block.first * s.u
                                                 : nullptr;
       cell_backward_pass(op, rows, save, step == 0, dy, sequences ? s.steps * s.u : s.u, d, dz);
