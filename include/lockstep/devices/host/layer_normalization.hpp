@@ -36,8 +36,8 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
     const T* const beta = op.center ? io.w + (op.scale ? channels : 0) : nullptr;  // (channels)
     double* const saved = reinterpret_cast<double*>(io.saved);
     for (std::size_t row = 0; row < rows; ++row) {
-      const A* const x = io.x + row * channels;  // (channels)
-      A* const y = io.y + row * channels;        // (channels)
+      const A* const x = io.x[0] + row * channels;  // (channels)
+      A* const y = io.y + row * channels;           // (channels)
       double mean = 0, variance = 0;
       for (std::size_t k = 0; k < channels; ++k) mean += static_cast<double>(x[k]);
       mean /= static_cast<double>(channels);
@@ -68,8 +68,8 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
         op.center && dw ? dw + (op.scale ? channels : 0) : nullptr;  // (channels)
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     for (std::size_t row = 0; row < rows; ++row) {
-      const A* const x = io.x + row * channels;    // (channels)
-      const A* const dy = io.dy + row * channels;  // (channels)
+      const A* const x = io.x[0] + row * channels;  // (channels)
+      const A* const dy = io.dy + row * channels;   // (channels)
       const double mean = saved[2 * row], scale = saved[2 * row + 1];
       double sum = 0, sum_of_products = 0;
       for (std::size_t k = 0; k < channels; ++k) {
@@ -80,10 +80,10 @@ struct Kernel<LayerNormalizationOp, D> : KernelTraits {
         sum += g;
         sum_of_products += g * normal;
       }
-      if (io.dx == nullptr) continue;
+      if (io.dx[0] == nullptr) continue;
       sum /= static_cast<double>(channels);
       sum_of_products /= static_cast<double>(channels);
-      A* const dx = io.dx + row * channels;  // (channels)
+      A* const dx = io.dx[0] + row * channels;  // (channels)
       for (std::size_t k = 0; k < channels; ++k) {
         const double normal = (static_cast<double>(x[k]) - mean) * scale,
                      g = static_cast<double>(dy[k]) * (gamma ? static_cast<double>(gamma[k]) : 1);

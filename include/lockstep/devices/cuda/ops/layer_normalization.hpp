@@ -131,7 +131,7 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
   static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (io.step.count == 0) return;
     const auto rows = static_cast<std::int64_t>(io.step.count * op.rows());
-    io.device.launch(of_rows(op, io, "forward"), grid(op, io), io.x, io.y, io.w,
+    io.device.launch(of_rows(op, io, "forward"), grid(op, io), io.x[0], io.y, io.w,
                      reinterpret_cast<double*>(io.saved), rows);
   }
   /// One launch for the gradients of gamma and beta, one for dx. Without examples dw is cleared.
@@ -147,12 +147,12 @@ struct Kernel<LayerNormalizationOp, BasicCuda<Precision>> : KernelTraits {
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     double* const parts = reinterpret_cast<double*>(io.scratch);
     if (tensors > 0 && io.dw != nullptr)
-      io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x, io.dy, saved,
+      io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x[0], io.dy, saved,
                        parts, io.dw, rows, p.parts,
                        io.device.template handle<detail::cuda::SumWorkspace>().get());
-    if (io.dx != nullptr)
-      io.device.launch(of_rows(op, io, "backward"), grid(op, io), io.x, io.dy, io.dx, io.w, saved,
-                       rows);
+    if (io.dx[0] != nullptr)
+      io.device.launch(of_rows(op, io, "backward"), grid(op, io), io.x[0], io.dy, io.dx[0], io.w,
+                       saved, rows);
   }
 
  private:
