@@ -39,17 +39,44 @@ CASES = {  # name: layer, (steps, features)
                                                  use_bias=False), (5, 2)),
     "bidirectional": (lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), (5, 3)),
     "bidirectional_sum": (lambda: L.Bidirectional(L.GRU(3), merge_mode="sum"), (5, 3)),
+    "masked_lstm": (lambda: L.LSTM(4, return_sequences=True), (5, 3)),
+    "masked_gru": (lambda: L.GRU(4, go_backwards=True), (5, 3)),
+    "masked_gru_before": (lambda: L.GRU(4, reset_after=False, return_sequences=True, zero_output_for_mask=True), (5, 3)),
 }
 COUNT = 3
+MASK = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]])  # of cases that begin with masked_
+NETS = {  # name: layers, inputs; parameters are numbered in the order of the network
+    "masking": (lambda: [L.Masking(0.5), L.SimpleRNN(3)],
+                np.where(MASK[:, :, None] > 0, np.random.default_rng(59).normal(size=(COUNT, 5, 2)), 0.5)),
+    "words": (lambda: [L.Embedding(7, 3, mask_zero=True), L.Dense(4, activation="tanh"),
+                       L.Bidirectional(L.LSTM(3, return_sequences=True)), L.GRU(2)],
+              MASK * np.arange(1, 16).reshape(COUNT, 5) % 7 * 1.0),
+    "mean_of_words": (lambda: [L.Embedding(7, 3, mask_zero=True), L.GlobalAveragePooling1D(), L.Dense(2)],
+                      (MASK * np.arange(1, 16).reshape(COUNT, 5) % 7 * 1.0)[:2]),
+}
 
 
-def record(make, shape, random):
+def record_net(make, inputs, random):
+    net = keras.Sequential([keras.Input(inputs.shape[1:]), *make()])
+    for variable in net.trainable_variables:
+        variable.assign(random.normal(size=variable.shape) / 2)
+    y = net(torch.tensor(inputs), training=True)
+    c = random.normal(size=tuple(y.shape))
+    values = [v.value for v in net.trainable_variables]
+    gradients = torch.autograd.grad((y * torch.tensor(c)).sum(), values)
+    tensors = {"x": torch.tensor(inputs), "c": torch.tensor(c), "y": y}
+    for number, (value, gradient) in enumerate(zip(values, gradients)):
+        tensors |= {f"param/{number}": value, f"d/{number}": gradient}
+    return {name: value.detach().numpy() for name, value in tensors.items()}
+
+
+def record(make, shape, random, mask=None):
     layer = make()
     x = torch.tensor(random.normal(size=(COUNT, *shape)), requires_grad=True)
     layer.build((COUNT, *shape))
     for variable in layer.weights:
         variable.assign(random.normal(size=variable.shape) / 2)
-    y = layer(x, training=True)
+    y = layer(x, training=True, **({} if mask is None else {"mask": torch.tensor(mask > 0)}))
     c = random.normal(size=tuple(y.shape))
     variables = layer.trainable_variables
     gradients = torch.autograd.grad((y * torch.tensor(c)).sum(), [x, *(v.value for v in variables)])
@@ -64,10 +91,16 @@ def record(make, shape, random):
 def main(folder):
     keras.config.set_floatx("float64")
     tensors = {}
-    for number, (name, (make, shape)) in enumerate(CASES.items()):
-        for part, value in record(make, shape, np.random.default_rng(60 + number)).items():
+    for number, (name, (make, shape)) in enumerate((CASES | NETS).items()):
+        random = np.random.default_rng(60 + number)
+        if name in NETS:
+            found = record_net(make, shape, random)
+        else:
+            found = record(make, shape, random, MASK if name.startswith("masked_") else None)
+        for part, value in found.items():
             assert value.dtype == np.float64, (name, part, value.dtype)
             tensors[f"{name}/{part}"] = np.ascontiguousarray(value)
+    tensors["mask"] = MASK.astype(np.float64)
     case = {"rule": "gradients are of sum(y * c)",
             "made_with": f"keras {keras.__version__}, torch {torch.__version__.split('+')[0]}, float64"}
     with open(os.path.join(folder, "recurrent.safetensors"), "wb") as file:

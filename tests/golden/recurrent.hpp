@@ -6,8 +6,10 @@
 
 namespace golden {
 
+/// `mask`: of all examples, if not empty.
 template <class D, class L>
-void meets_recurrent_layer(const GoldenFile& file, const std::string& name) {
+void meets_recurrent_layer(const GoldenFile& file, const std::string& name,
+                           const std::vector<double>& mask = {}) {
   DYNAMIC_SECTION(name) {
     using T = typename D::real;
     const auto values = [&](const char* part) {
@@ -16,8 +18,9 @@ void meets_recurrent_layer(const GoldenFile& file, const std::string& name) {
     const ls::Shape in = file.example_shape(name + "/x");
     REQUIRE(L::op(in).out() == file.example_shape(name + "/y"));
     const auto w = testing::as<T>(weights<L>(file, in, name + "/param/"));
-    const auto run = testing::run_layer<D>(L::op(in), file.count(name + "/x"), values("x"), w,
-                                           values("c"), {.pass = 3});
+    const auto op = mask.empty() ? L::op(in) : L::op(in, ls::shape(in[0]));
+    const auto run = testing::run_layer<D>(op, file.count(name + "/x"), values("x"), w, values("c"),
+                                           {.pass = 3, .x2 = testing::as<T>(mask)});
     CHECK(testing::relative_error(run.y, values("y")) < tolerance<D>);
     CHECK(testing::relative_error(run.dx, values("dx")) < tolerance<D>);
     CHECK(testing::relative_error(run.dw, weights<L>(file, in, name + "/d/")) < tolerance<D>);
@@ -46,6 +49,11 @@ void meets_recurrent() {
   meets_recurrent_layer<D, ls::SimpleRNN<5>>(file, "simple_rnn");
   meets_recurrent_layer<D, ls::SimpleRNN<4, ls::elu, return_sequences, go_backwards, no_bias>>(
       file, "simple_rnn_sequences");
+  const auto mask = file.values("mask");
+  meets_recurrent_layer<D, ls::LSTM<4, return_sequences>>(file, "masked_lstm", mask);
+  meets_recurrent_layer<D, ls::GRU<4, go_backwards>>(file, "masked_gru", mask);
+  meets_recurrent_layer<D, ls::GRU<4, before, return_sequences, ls::zero_output_for_mask>>(
+      file, "masked_gru_before", mask);
 }
 
 }  // namespace golden

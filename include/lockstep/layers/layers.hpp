@@ -53,6 +53,7 @@
 #include "lockstep/layers/preprocessing/resizing.hpp"
 #include "lockstep/layers/recurrent/gru.hpp"
 #include "lockstep/layers/recurrent/lstm.hpp"
+#include "lockstep/layers/recurrent/masking.hpp"
 #include "lockstep/layers/recurrent/simple_rnn.hpp"
 #include "lockstep/layers/regularization/dropout.hpp"
 #include "lockstep/layers/regularization/gaussian_noise.hpp"

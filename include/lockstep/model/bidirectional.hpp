@@ -29,8 +29,10 @@ struct Direction : L {
 
  public:
   static constexpr std::string_view name{text.data(), text.size()};
-  static constexpr auto op(Shape in) {
-    auto op = L::op(in);
+  template <class... Mask>
+  static constexpr auto op(Shape in, Mask... mask) {
+    auto op = L::op(in, mask...);
+    op.layer.zero_output = op.layer.return_sequences;
     if (Backwards) {
       op.layer.go_backwards = true;
       op.layer.output_order = op.layer.return_sequences ? -1 : 1;

@@ -63,6 +63,15 @@ struct Kernel<O, Reference<T>> : KernelTraits {
       for (std::size_t s = 0; s < steps; ++s) {
         T* const row = example.row(s);  // (vectors, u)
         const T* const before = example.before(s);
+        T* const y = layer.return_sequences ? io.y + (n * steps + layer.output_step(s)) * u
+                     : s == steps - 1       ? io.y + n * u
+                                            : nullptr;
+        if (example.is_padding(s)) {
+          std::fill_n(row, slot(O::slots) * u, T(0));
+          std::copy_n(before, slot(O::states) * u, row + slot(O::slots) * u);
+          if (y != nullptr) std::copy_n(layer.zero_output ? p.zeros.data() : before, u, y);
+          continue;
+        }
         bias(op, io.w, row);
         for (int g = 0; g < O::gates; ++g) {
           for (std::size_t i = 0; i < f; ++i)
@@ -90,11 +99,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
             O::forward(activations, z, state);
             for (int k = 0; k < O::states; ++k) row[slot(O::slots + k) * u + j] = state[k];
           });
-        if (layer.return_sequences)
-          std::copy_n(row + slot(O::slots) * u, u, io.y + (n * steps + layer.output_step(s)) * u);
+        if (y != nullptr) std::copy_n(row + slot(O::slots) * u, u, y);
       }
-      if (!layer.return_sequences)
-        std::copy_n(example.row(steps - 1) + slot(O::slots) * u, u, io.y + n * u);
     }
   }
 
@@ -109,10 +115,15 @@ struct Kernel<O, Reference<T>> : KernelTraits {
       for (std::size_t s = steps; s-- > 0;) {
         T* const row = example.row(s);
         const T *const before = example.before(s), *const h = before;
-        if (layer.return_sequences || s == steps - 1)
+        const bool pads = example.is_padding(s);
+        if ((layer.return_sequences || s == steps - 1) && !(pads && layer.zero_output))
           for (std::size_t j = 0; j < u; ++j)
             p.d[j] +=
                 io.dy[(layer.return_sequences ? n * steps + layer.output_step(s) : n) * u + j];
+        if (pads) {
+          if (io.dx[0] != nullptr) std::fill_n(io.dx[0] + (n * steps + layer.time(s)) * f, f, T(0));
+          continue;
+        }
         if constexpr (O::resets_before) std::copy_n(row + 3 * u, u, p.q.begin());
         for (std::size_t j = 0; j < u; ++j)
           with_slots(row, u, j, [&](auto& z) {
@@ -140,8 +151,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
             for (std::size_t j = 0; j < u; ++j) sum += dh_slot[j] * io.w[at(op, g, f + i, j)];
             if (!resets) p.d[i] += sum * example.h_mask(g, i);
           }
-          if (io.dx != nullptr) {
-            T* const dx = io.dx + (n * steps + layer.time(s)) * f;
+          if (io.dx[0] != nullptr) {
+            T* const dx = io.dx[0] + (n * steps + layer.time(s)) * f;
             for (std::size_t i = 0; i < f; ++i) {
               T sum = 0;
               for (std::size_t j = 0; j < u; ++j) sum += dx_slot[j] * io.w[at(op, g, i, j)];
@@ -208,11 +219,15 @@ struct Kernel<O, Reference<T>> : KernelTraits {
           masks_(op.layer, O::gates, io.step.training),
           mask_(p.masks.data()),
           zeros_(p.zeros.data()),
-          x_(io.x + n * layer_.steps() * layer_.features()),
+          x_(io.x[0] + n * layer_.steps() * layer_.features()),
+          valid_(layer_.masked ? io.x[1] + n * layer_.steps() : nullptr),
           rows_(reinterpret_cast<T*>(io.saved) + n * layer_.steps() * vectors * layer_.width()) {
       if (masks_) masks_.draw(io, n, p.masks.data());
     }
     const T* x(std::size_t s) const { return x_ + layer_.time(s) * layer_.features(); }
+    bool is_padding(std::size_t s) const {
+      return valid_ != nullptr && valid_[layer_.time(s)] == T(0);
+    }
     /// The saved slots and states of step s of the loop.
     T* row(std::size_t s) const { return rows_ + s * vectors * layer_.width(); }
     /// The states before step s.
@@ -230,7 +245,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
    private:
     const detail::RecurrentLayer& layer_;
     detail::RecurrentMasks masks_;
-    const T *mask_, *zeros_, *x_;
+    const T *mask_, *zeros_, *x_, *valid_;
     T* rows_;
   };
 };

@@ -16,6 +16,7 @@ struct AddOp {
 /// Keras' Add as a rule that merges two branches. Input two equal shapes, output the same shape.
 struct Add {
   static constexpr std::string_view name = "add";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape a, Shape b) { return a == b; }
   static constexpr AddOp op(Shape a, Shape) { return {a}; }
 };

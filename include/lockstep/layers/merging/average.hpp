@@ -36,6 +36,7 @@ struct AverageOp {
 /// \endcode
 struct Average {
   static constexpr std::string_view name = "average";
+  static constexpr bool supports_masking = true;
   using partial = Add;
   static constexpr bool accepts(Shape a, Shape b) { return a == b; }
   static constexpr AverageOp op(Shape a, Shape, int branches = 2) { return {a, branches}; }

@@ -23,6 +23,7 @@ struct ConcatenateOp {
 /// (.., b), output (.., a + b).
 struct Concatenate {
   static constexpr std::string_view name = "concatenate";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape a, Shape b) {
     if (a.rank < 1 || a.rank != b.rank) return false;
     for (int axis = 0; axis + 1 < a.rank; ++axis)

@@ -40,6 +40,7 @@ struct MaximumOp {
 /// \endcode
 struct Maximum : PairwiseRule<MaximumOp> {
   static constexpr std::string_view name = "maximum";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(JoinRule<Maximum> && Pairwise<MaximumOp>);

@@ -40,6 +40,7 @@ struct MinimumOp {
 /// \endcode
 struct Minimum : PairwiseRule<MinimumOp> {
   static constexpr std::string_view name = "minimum";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(JoinRule<Minimum> && Pairwise<MinimumOp>);

@@ -33,6 +33,7 @@ struct MultiplyOp {
 /// \endcode
 struct Multiply : PairwiseRule<MultiplyOp> {
   static constexpr std::string_view name = "multiply";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(JoinRule<Multiply> && Pairwise<MultiplyOp>);

@@ -25,6 +25,7 @@ struct GRUOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
   bool operator==(const GRUOp&) const = default;
 
   /// The gates, and in z[3] the state times the reset gate, before its product with `factor`, the
@@ -114,10 +115,12 @@ struct GRU : detail::RecurrentLayerOf<Units, Options...> {
                      detail::RecurrentActivationOpOf<Options...>>;
 
   static constexpr Cell op(Shape in) { return {GRU::layer(in)}; }
+  static constexpr Cell op(Shape in, Shape) { return {GRU::masked(in)}; }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     return GRU::parameters_of(in, 3, resets_after ? shape(2, 3 * Units) : shape(3 * Units),
                               &detail::initialize<zeros>);
   }
+  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<true, ResetAfter,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

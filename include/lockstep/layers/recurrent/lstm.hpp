@@ -23,6 +23,7 @@ struct LSTMOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
   bool operator==(const LSTMOp&) const = default;
 
   /// `z`: the sums, then what backward takes. `state`: h and c before the step, then after it.
@@ -102,6 +103,7 @@ struct LSTM : detail::RecurrentLayerOf<Units, Options...> {
       LSTMOp<detail::ActivationOpOf<Options...>, detail::RecurrentActivationOpOf<Options...>>;
 
   static constexpr Cell op(Shape in) { return {LSTM::layer(in)}; }
+  static constexpr Cell op(Shape in, Shape) { return {LSTM::masked(in)}; }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     constexpr Initializer given =
         detail::bias_initializer_of<Options...>(&detail::initialize<zeros>);
@@ -110,6 +112,7 @@ struct LSTM : detail::RecurrentLayerOf<Units, Options...> {
       all[2].initializer = &detail::initialize_forget_bias<given>;
     return all;
   }
+  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<true, UnitForgetBias,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

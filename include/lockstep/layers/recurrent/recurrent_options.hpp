@@ -26,6 +26,13 @@ struct GoBackwards {
 /// computed first, as in Keras.
 inline constexpr GoBackwards go_backwards{};
 
+/// Option `zero_output_for_mask`.
+struct ZeroOutputForMask {
+  bool on = true;
+};
+/// The output of a padded step is 0, not that of the step before.
+inline constexpr ZeroOutputForMask zero_output_for_mask{};
+
 /// Option created by `dropout`.
 struct InputDropout {
   Rate rate{0.0f};
@@ -80,13 +87,15 @@ namespace detail {
 /// time(s).
 struct RecurrentLayer {
   static constexpr std::string_view members =
-      "in units use_bias return_sequences go_backwards dropout recurrent_dropout ?output_order";
+      "in units use_bias return_sequences go_backwards dropout recurrent_dropout "
+      ".zero_output_for_mask .masked ?output_order";
   Shape in;  // (steps, features)
   int units = 1;
   bool bias = true, return_sequences = false, go_backwards = false;
   float dropout = 0, recurrent_dropout = 0;
-  int output_order =
-      1;  ///< -1 if a layer that goes backwards returns the steps in the input's order
+  bool zero_output = false;  // padded steps of the output are 0
+  bool masked = false;       // the second operand is a mask
+  int output_order = 1;      // -1: goes backwards, but returns the steps in the order of the input
 
   constexpr Shape out() const { return return_sequences ? shape(in[0], units) : shape(units); }
   constexpr std::size_t steps() const { return static_cast<std::size_t>(in[0]); }
@@ -151,7 +160,7 @@ template <class O>
 inline constexpr bool is_recurrent_option =
     is_affine_option<O> || is_rule_for<O, RecurrentInitializer> ||
     is_rule_for<O, RecurrentRegularizer> ||
-    is_any_of<O, ReturnSequences, GoBackwards, InputDropout, RecurrentDropout>;
+    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, InputDropout, RecurrentDropout>;
 template <class O>
 inline constexpr bool is_recurrent_activation = false;
 template <class L>
@@ -216,6 +225,11 @@ struct RecurrentLayerOf {
                   "Reshape<ls::shape(steps, features)> before it");
   };
   static constexpr bool accepts(Shape in) { return in.rank == 2; }
+  static constexpr bool accepts(Shape in, Shape mask) {
+    return accepts(in) && mask == shape(in[0]);
+  }
+  static constexpr bool reads_mask = true;
+  static constexpr bool supports_masking = option<ReturnSequences, Options...>({false}).on;
 
  protected:
   static constexpr InputDropout dropped = option<InputDropout, Options...>({});
@@ -227,7 +241,13 @@ struct RecurrentLayerOf {
             option<ReturnSequences, Options...>({false}).on,
             option<GoBackwards, Options...>({false}).on,
             dropped.rate.value,
-            state_dropped.rate.value};
+            state_dropped.rate.value,
+            option<ZeroOutputForMask, Options...>({false}).on};
+  }
+  static constexpr RecurrentLayer masked(Shape in) {
+    RecurrentLayer with = layer(in);
+    with.masked = true;
+    return with;
   }
   /// The parameters of `gates` gates; `bias` is the default initializer of a bias of this shape.
   static constexpr std::array<Parameter, 3> parameters_of(Shape in, int gates, Shape bias_shape,

@@ -21,6 +21,7 @@ struct SimpleRNNOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
   bool operator==(const SimpleRNNOp&) const = default;
 
   /// `z`: the sum, then what backward takes. `state`: h before the step, then after it.
@@ -54,9 +55,11 @@ struct SimpleRNN : detail::RecurrentLayerOf<Units, Options...> {
   using Cell = SimpleRNNOp<detail::ActivationOpOf<Options...>>;
 
   static constexpr Cell op(Shape in) { return {SimpleRNN::layer(in)}; }
+  static constexpr Cell op(Shape in, Shape) { return {SimpleRNN::masked(in)}; }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     return SimpleRNN::parameters_of(in, 1, shape(Units), &detail::initialize<zeros>);
   }
+  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<false, void,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

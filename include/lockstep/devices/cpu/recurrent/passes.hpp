@@ -183,7 +183,7 @@ class RecurrentCalls {
     masks.draw(io, block, masked_h + rows * s.p);
     std::fill_n(h, rows * states * s.p, 0.0f);
     for (std::size_t step = 0; step < s.steps; ++step) {
-      const A* const in = io.x + (block.first * s.steps + op.layer.time(step)) * s.f;
+      const A* const in = io.x[0] + (block.first * s.steps + op.layer.time(step)) * s.f;
       for (std::size_t k = 0; k < g; ++k) {
         if (k == 0 || (masks && masks.by_gate()))
           masked(rows, s.f, in, s.steps * s.f, masks.of_x(op, k), masks.size(), x, s.f);
@@ -206,27 +206,39 @@ class RecurrentCalls {
                         recurrent + 2 * panels_size(s.u, s.u), z + 2 * s.p, slots * s.p, true);
       }
       float* const save = saves_ ? saved(io) + (block.first * s.steps + step) * s.row : nullptr;
-      cell_pass(op, rows, z, bias, h, save);
+      const A* const unpadded = unpadded_steps(op, io, block, step);
+      cell_pass(op, rows, z, bias, h, unpadded, save);
       if (op.layer.return_sequences || step == s.steps - 1)
         for (std::size_t r = 0; r < rows; ++r) {
           const std::size_t n = block.first + r;
           A* const y =
               io.y +
               (op.layer.return_sequences ? n * s.steps + op.layer.output_step(step) : n) * s.u;
-          for (std::size_t j = 0; j < s.u; ++j) y[j] = A(h[r * s.p + j]);
+          const bool is_zero = op.layer.zero_output && is_padding(unpadded, r, s.steps);
+          for (std::size_t j = 0; j < s.u; ++j) y[j] = A(is_zero ? 0.0f : h[r * s.p + j]);
         }
     }
   }
 
+  /// The mask of a step of the block's examples, `steps` apart; null without a mask.
+  static const A* unpadded_steps(const O& op, const Io<D>& io, Slice block, std::size_t step) {
+    return op.layer.masked ? io.x[1] + block.first * op.layer.steps() + op.layer.time(step)
+                           : nullptr;
+  }
+  static bool is_padding(const A* unpadded, std::size_t row, std::size_t steps) {
+    return unpadded != nullptr && unpadded[row * steps] == A(0.0f);
+  }
+
   /// The states after a step, from its sums; saves both.
   static void cell_pass(const O& op, std::size_t rows, const float* z, const float* bias, float* h,
-                        float* save) {
+                        const A* unpadded, float* save) {
     const Sizes s(op);
     run_with_any_vectors<float>(
         [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
           using V = Lanes<float, bytes.value>;
           const auto f = cell_activations<LaneActivation>(op);
-          for (std::size_t r = 0; r < rows; ++r)
+          for (std::size_t r = 0; r < rows; ++r) {
+            const bool pads = is_padding(unpadded, r, s.steps);
             for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
               V sum[slots], state[states], b;
               for (std::size_t k = 0; k < slots; ++k) {
@@ -236,7 +248,10 @@ class RecurrentCalls {
                 sum[k] += b;
               }
               for (std::size_t k = 0; k < states; ++k) load(state[k], h + (k * rows + r) * s.p + j);
-              O::forward(f, sum, state);
+              if (pads)
+                for (V& v : sum) v = V{};
+              else
+                O::forward(f, sum, state);
               for (std::size_t k = 0; k < states; ++k)
                 store(h + (k * rows + r) * s.p + j, state[k]);
               if (save == nullptr) continue;
@@ -244,6 +259,7 @@ class RecurrentCalls {
               for (std::size_t k = 0; k < slots; ++k) store(to + k * s.p, sum[k]);
               for (std::size_t k = 0; k < states; ++k) store(to + (slots + k) * s.p, state[k]);
             }
+          }
         });
   }
 
@@ -297,7 +313,8 @@ class RecurrentCalls {
                               ? io.dy + (block.first * s.steps + op.layer.output_step(step)) * s.u
                           : step == s.steps - 1 ? io.dy + block.first * s.u
                                                 : nullptr;
-      cell_backward_pass(op, rows, save, step == 0, dy, sequences ? s.steps * s.u : s.u, d, dz);
+      cell_backward_pass(op, rows, save, step == 0, dy, sequences ? s.steps * s.u : s.u,
+                         unpadded_steps(op, io, block, step), d, dz);
       if constexpr (O::resets_before) {
         multiply_panels(rows, s.u, s.u, {dz + 2 * s.p, slots * s.p, 1},
                         recurrent + 2 * panels_size(s.u, s.u), dh, s.p, false);
@@ -310,7 +327,7 @@ class RecurrentCalls {
                         recurrent + k * panels_size(s.u, s.u), mask ? dh : d, s.p, !mask);
         if (mask != nullptr) add_masked(rows, s.u, dh, s.p, mask, masks.size(), d);
       }
-      if (io.dx == nullptr) continue;
+      if (io.dx[0] == nullptr) continue;
       const bool by_gate = masks && masks.by_gate();
       if (by_gate) std::fill_n(dx, rows * s.fp, 0.0f);
       for (std::size_t k = 0; k < g; ++k) {
@@ -321,7 +338,7 @@ class RecurrentCalls {
       }
       const float* const mask = by_gate ? nullptr : masks.of_x(op, 0);
       for (std::size_t r = 0; r < rows; ++r) {
-        A* const to = io.dx + ((block.first + r) * s.steps + op.layer.time(step)) * s.f;
+        A* const to = io.dx[0] + ((block.first + r) * s.steps + op.layer.time(step)) * s.f;
         for (std::size_t i = 0; i < s.f; ++i)
           to[i] = A(dx[r * s.fp + i] * (mask ? mask[r * masks.size() + i] : 1.0f));
       }
@@ -339,12 +356,14 @@ class RecurrentCalls {
   /// The gradients of a step's sums, which replace what forward saved, and those of the states before
   /// it without the products, in d.
   static void cell_backward_pass(const O& op, std::size_t rows, float* save, bool is_first,
-                                 const A* dy, std::size_t dy_row, float* d, float* dz) {
+                                 const A* dy, std::size_t dy_row, const A* unpadded, float* d,
+                                 float* dz) {
     const Sizes s(op);
     run_with_any_vectors<A>([&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
       using V = Lanes<float, bytes.value>;
       const auto f = cell_activations<LaneActivation>(op);
-      for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t r = 0; r < rows; ++r) {
+        const bool pads = is_padding(unpadded, r, s.steps);
         for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
           float* const at = save + r * s.steps * s.row + j;
           V sum[slots], before[states], after[states], gradient[states], more;
@@ -355,17 +374,18 @@ class RecurrentCalls {
             load(after[k], at + (slots + k) * s.p);
             load(gradient[k], d + (k * rows + r) * s.p + j);
           }
-          if (dy != nullptr && j < s.u) {
+          if (dy != nullptr && j < s.u && !(pads && op.layer.zero_output)) {
             load_some(more, dy + r * dy_row + j, s.u - j);
             gradient[0] += more;
           }
-          O::backward(f, sum, before, after, gradient);
+          if (!pads) O::backward(f, sum, before, after, gradient);
           for (std::size_t k = 0; k < slots; ++k) {
             store(at + k * s.p, sum[k]);
             store(dz + (r * slots + k) * s.p + j, sum[k]);
           }
           for (std::size_t k = 0; k < states; ++k) store(d + (k * rows + r) * s.p + j, gradient[k]);
         }
+      }
     });
   }
 
@@ -469,7 +489,7 @@ class RecurrentCalls {
       left[mine.count - 1] = 1;  // if the last row is the bias
       if (matrix.of_x) {
         const float* const mask = masks.of_x(op, gate);
-        masked(1, width, io.x + (n * s.steps + op.layer.time(step)) * s.f + mine.first, 0,
+        masked(1, width, io.x[0] + (n * s.steps + op.layer.time(step)) * s.f + mine.first, 0,
                mask ? mask + mine.first : nullptr, 0, left, 0);
       } else if (O::resets_before && gate == 2) {
         std::copy_n(saved(io) + m * s.row + 3 * s.p + mine.first, width, left);

@@ -15,21 +15,30 @@ namespace {
 
 namespace rnn {
 
-/// `shapes` random ops of one kind with random options, dropout among them.
+/// `shapes` random ops of one kind with random options, dropout and masks among them.
 template <class O>
 void agrees(int shapes) {
   ls::Philox g(ls::hash_name(ls::detail::class_name<O>()));
   const auto is = [&] { return testing::between(g, 0, 1) == 1; };
   for (int i = 0; i < shapes; ++i) {
     const int steps = testing::one_of(g, 1, 2, 5, 9), features = testing::between(g, 1, 40);
-    const O op{{ls::shape(steps, features), testing::between(g, 1, 40), is(), is(), is(),
-                is() ? 0.25f : 0.0f, testing::between(g, 0, 2) == 0 ? 0.5f : 0.0f}};
+    const float dropped = is() ? 0.25f : 0.0f, of_state = testing::between(g, 0, 2) ? 0.0f : 0.5f;
+    const O op{{ls::shape(steps, features), testing::between(g, 1, 40), is(), is(), is(), dropped,
+                of_state, is(), is(), is() ? 1 : -1}};
     const auto count = static_cast<std::size_t>(testing::one_of(g, 1, 3, 7, 70));
     INFO("steps " << steps << ", features " << features << ", units " << op.layer.units);
-    const auto n = testing::numbers(op, op.layer.in.size(), op.weights(), count);
-    auto half = n;
-    for (float& w : half.w) w /= 4;  // otherwise the largest gradients grow with each step
-    testing::check_against_reference(op, count, half, is());
+    auto n = testing::numbers(op, op.layer.in.size(), op.weights(), count);
+    for (float& w : n.w) w /= 4;  // otherwise the largest gradients grow with each step
+    if (op.layer.masked)
+      for (std::size_t k = 0; k < count * op.layer.steps(); ++k) n.x2.push_back(is() ? 1.0f : 0.0f);
+    const bool want_dx = is();
+    const auto expected = testing::run<ls::Reference<double>>(op, count, n, {}, want_dx);
+    for (const int threads : {1, 2}) {
+      const auto found = testing::run(op, count, n, ls::Cpu{.threads = threads}, want_dx);
+      CHECK(testing::relative_error(found.y, expected.y) < testing::tolerance);
+      CHECK(testing::relative_error(found.dx, expected.dx) < testing::tolerance);
+      CHECK(testing::relative_error(found.dw, expected.dw) < testing::tolerance);
+    }
   }
 }
 
