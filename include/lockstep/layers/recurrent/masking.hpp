@@ -18,12 +18,20 @@ struct MaskingOp {
   bool operator==(const MaskingOp&) const = default;
 };
 
+/// A number, as it is written: `Masking<0.5>`.
+struct MaskValue {
+  float value = 0;
+  constexpr MaskValue(float v) : value(v) {}
+  constexpr MaskValue(double v) : value(static_cast<float>(v)) {}
+  constexpr MaskValue(int v) : value(static_cast<float>(v)) {}
+};
+
 /// Keras' Masking(mask_value): steps whose features are all Value are padding, for the layers after
 /// this one. Shape unchanged.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<20, 8>, ls::Masking<>, ls::LSTM<32>, ls::Dense<1>> {};
 /// \endcode
-template <auto Value = 0>
+template <MaskValue Value = 0>
 struct Masking {
   static constexpr std::string_view name = "masking";
   template <Shape In>
@@ -34,7 +42,7 @@ struct Masking {
   };
   static constexpr bool accepts(Shape in) { return in.rank >= 2; }
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
-  static constexpr MaskingOp op(Shape in) { return {in, static_cast<float>(Value)}; }
+  static constexpr MaskingOp op(Shape in) { return {in, Value.value}; }
   static constexpr MaskOp mask(Shape in) { return op(in).mask(); }
 };
 
