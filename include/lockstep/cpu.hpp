@@ -20,6 +20,7 @@
 #include "lockstep/devices/cpu/fused/softmax_crossentropy.hpp"
 #include "lockstep/devices/cpu/max_pooling2d.hpp"
 #include "lockstep/devices/cpu/pointwise.hpp"
+#include "lockstep/devices/cpu/recurrent/passes.hpp"
 #include "lockstep/devices/cpu/smooth_activations.hpp"
 #include "lockstep/devices/cpu/softmax.hpp"
 #include "lockstep/devices/cpu/tied_dense.hpp"

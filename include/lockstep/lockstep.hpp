@@ -43,6 +43,7 @@
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/losses/losses.hpp"
 #include "lockstep/metrics/metrics.hpp"
+#include "lockstep/model/bidirectional.hpp"
 #include "lockstep/model/frozen.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/plan.hpp"

@@ -10,6 +10,7 @@
 #include "lockstep/core/shape.hpp"
 #include "lockstep/inference/predictor.hpp"
 #include "lockstep/layers/layers.hpp"
+#include "lockstep/model/bidirectional.hpp"
 #include "lockstep/model/frozen.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/recompute.hpp"

@@ -15,6 +15,7 @@
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/devices/reference/global_average_pooling2d.hpp"
 #include "lockstep/devices/reference/max_pooling2d.hpp"
+#include "lockstep/devices/reference/recurrent.hpp"
 #include "lockstep/devices/reference/softmax.hpp"
 
 #ifdef LOCKSTEP_SEPARATE_COMPILATION

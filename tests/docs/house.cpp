@@ -107,6 +107,19 @@ struct Augmented
                      ls::Dense<10>> {};
 // --8<-- [end:augmented]
 
+// --8<-- [start:recurrent]
+struct Series : ls::Sequential<ls::Input<48, 6>, ls::GRU<32, ls::return_sequences>,
+                               ls::LSTM<16, ls::go_backwards, ls::dropout(0.2)>, ls::Dense<1>> {};
+
+static_assert(Series::parameter_count == 3 * 32 * (6 + 32 + 2) + 4 * 16 * (32 + 16 + 1) + 16 + 1);
+// --8<-- [end:recurrent]
+
+// --8<-- [start:masked]
+struct Sentences : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64, ls::mask_zero>,
+                                  ls::Bidirectional<ls::LSTM<64, ls::return_sequences>>,
+                                  ls::GRU<32>, ls::Dense<1, ls::sigmoid>> {};
+// --8<-- [end:masked]
+
 // --8<-- [start:pairs]
 /// Contrastive loss (Hadsell et al., 2006) with squared distances d: the sum over pairs of d for
 /// examples of the same class, max(0, 1 - d) for others.

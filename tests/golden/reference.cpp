@@ -6,6 +6,7 @@
 #include "golden/losses.hpp"
 #include "golden/metrics.hpp"
 #include "golden/optimizers.hpp"
+#include "golden/recurrent.hpp"
 #include "golden/weighted.hpp"
 #include "lockstep/reference.hpp"
 
@@ -19,6 +20,10 @@ TEMPLATE_TEST_CASE("Layers have Keras' outputs and gradients", "[golden]", Refer
 TEMPLATE_TEST_CASE("Activations have Keras' outputs and gradients", "[golden]", Reference<double>,
                    Reference<float>) {
   golden::meets_activations<TestType>();
+}
+
+TEST_CASE("Recurrent layers have Keras' outputs and gradients", "[golden]") {
+  golden::meets_recurrent<Reference<double>>();
 }
 
 TEMPLATE_TEST_CASE("Losses have Keras' values and gradients", "[golden]", Reference<double>,

@@ -52,6 +52,13 @@ struct Transpose1D
     : ls::Sequential<ls::Input<5, 3>, ls::Conv1DTranspose<4, 3, ls::tanh>,
                      ls::Conv1DTranspose<3, 4, same, strides(2), ls::no_bias>,
                      ls::Conv1DTranspose<2, 3, same, strides(2), ls::output_padding(0)>> {};
+struct Recurrent
+    : ls::Sequential<
+          ls::Input<7, 3>, ls::Bidirectional<ls::LSTM<4, ls::return_sequences>>,
+          ls::GRU<5, ls::return_sequences, ls::go_backwards, ls::dropout(0.5)>,
+          ls::GRU<4, ls::reset_after(false), ls::return_sequences, ls::recurrent_dropout(0.5)>,
+          ls::Bidirectional<ls::SimpleRNN<3, ls::no_bias, ls::return_sequences>, ls::Multiply>,
+          ls::LSTM<4, ls::go_backwards>> {};
 struct Depthwise
     : ls::Sequential<ls::Input<9, 8, 3>, ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::gelu>,
                      ls::DepthwiseConv2D<ls::kernel(2, 3), same, strides(2), ls::no_bias>,
@@ -318,6 +325,7 @@ int main(int argc, char** argv) {
   try {
     run<Conv2D>(folder, "conv2d", back);
     run<Conv1D>(folder, "conv1d", back);
+    run<Recurrent>(folder, "recurrent", back);
     run<Groups>(folder, "groups", back);
     run<Slopes>(folder, "slopes", back);
     run<Resized>(folder, "resized", back);

@@ -51,16 +51,16 @@ import keras_model  # noqa: E402
 import torch_model  # noqa: E402
 from model_files import ModelFileError  # noqa: E402
 
-MODELS = ["conv2d", "conv1d", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
+MODELS = ["conv2d", "conv1d", "recurrent", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
           "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
           "words", "nothing", "strided_dilation", "groups", "slopes", "resized", "transpose1d", "uneven", "first_and_last",
           "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
 GRAPHS = ["graph"]  # with several inputs and outputs
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
-NOT_IN_TOOLS = {"activation_formula", "axis", "center", "depth_multiplier", "factor", "fill", "fill_mode", "fill_value",
+NOT_IN_TOOLS = {"activation_formula", "axis", "center", "depth_multiplier", "dropout", "factor", "fill", "fill_mode", "fill_value",
                 "filters", "formula", "height", "height_factor", "input_dim", "interpolation", "keeps_aspect", "mode",
-                "momentum", "output_dim", "rate", "shared_axes", "size", "stddev", "synchronized", "target_shape", "units",
+                "momentum", "output_dim", "rate", "recurrent_dropout", "shared_axes", "size", "stddev", "synchronized", "target_shape", "units",
                 "use_bias", "value_range", "width", "width_factor"}
 
 

@@ -57,11 +57,11 @@ except ImportError as missing:
 # Layers whose options are the arguments of Keras' class of the same name.
 SAME = {"Add", "Average", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
         "Conv2D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
-        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D",
-        "LayerNormalization", "LeakyReLU", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
+        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GRU",
+        "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
         "Normalization", "Permute", "PReLU", "RandomBrightness", "RandomContrast", "RandomFlip", "RandomRotation",
         "RandomTranslation", "RandomZoom", "ReLU", "RepeatVector", "Rescaling", "Reshape", "Resizing",
-        "SeparableConv2D", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D"}
+        "SeparableConv2D", "SimpleRNN", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D"}
 FUNCTIONS = {"GELU": "gelu", "LogSoftmax": "log_softmax", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid",
              "Softplus": "softplus", "Tanh": "tanh"}
 ACTIVATIONS = {"elu", "leaky_relu", "relu", "softmax", *FUNCTIONS.values()}
@@ -134,6 +134,24 @@ class RowPart(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "target_shape": self.target_shape, "offset": self.offset}
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class InputOrder(keras.layers.Layer):
+    """A recurrent layer that goes backwards, with the steps of its output in the order of the input."""
+
+    def __init__(self, layer, **options):
+        super().__init__(**options)
+        self.layer = layer if isinstance(layer, keras.Layer) else keras.layers.deserialize(layer)
+
+    def build(self, input_shape):
+        self.layer.build(input_shape)
+
+    def call(self, inputs, training=None):
+        return keras.ops.flip(self.layer(inputs, training=training), axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "layer": keras.layers.serialize(self.layer)}
 
 
 @keras.saving.register_keras_serializable(package="lockstep")
@@ -237,8 +255,15 @@ def _layer(layer):
         config["activation"] = Function(config.pop("activation_formula"), config.pop("activation_nodes"))
     elif "activation" in config and config["activation"] not in ACTIVATIONS:
         raise ModelFileError(f"layer '{layer['name']}': the activation {config['activation']} is not one of Keras")
+    if config.get("recurrent_activation", "sigmoid") not in ACTIVATIONS:
+        raise ModelFileError(f"layer '{layer['name']}': the activation {config['recurrent_activation']} is not one of Keras")
     if config.get("activation") == "leaky_relu" and slope != 0.2:
         config["activation"] = keras.layers.LeakyReLU(negative_slope=slope)
+    slope = config.pop("recurrent_activation_negative_slope", 0.2)
+    if config.get("recurrent_activation") == "leaky_relu" and slope != 0.2:
+        config["recurrent_activation"] = keras.layers.LeakyReLU(negative_slope=slope)
+    if config.pop("output_order", 1) < 0:
+        return InputOrder(getattr(keras.layers, kind)(**config), name=name)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",
                    "pool_size", "size", "dims", "padding", "cropping", "axes", "value_range"):
         if isinstance(config.get(option), list):

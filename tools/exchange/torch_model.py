@@ -50,6 +50,7 @@ LAYERS = {"ELU": "elu", "GELU": "gelu", "ReLU": "relu", "ReLU6": "relu6", "Sigmo
           "Softplus": "softplus", "Tanh": "tanh", "Softmax": "softmax", "LogSoftmax": "log_softmax"}
 MERGES = {"Add": torch.add, "Maximum": torch.maximum, "Minimum": torch.minimum, "Multiply": torch.mul,
           "Subtract": torch.sub}
+RECURRENT = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}  # gates
 IDENTITIES = {"RandomBrightness", "RandomContrast", "RandomCutout", "RandomFlip", "RandomRotation", "RandomTranslation",
               "RandomZoom"}
 
@@ -140,6 +141,57 @@ class Blocks(nn.Module):
             return blocks.reshape(n, height * self.size, width * self.size, -1)
         blocks = x.reshape(n, height // self.size, self.size, width // self.size, self.size, channels)
         return blocks.permute(0, 1, 3, 2, 4, 5).reshape(n, height // self.size, width // self.size, -1)
+
+
+class Recurrent(nn.Module):
+    """LSTM, GRU or SimpleRNN, with lockstep's parameters."""
+
+    def __init__(self, kind, features, config):
+        super().__init__()
+        self.kind, self.config = kind, config
+        columns = RECURRENT[kind] * config["units"]
+        self.kernel = nn.Parameter(torch.zeros(features, columns))
+        self.recurrent_kernel = nn.Parameter(torch.zeros(config["units"], columns))
+        if config["use_bias"]:
+            self.bias = nn.Parameter(torch.zeros((2, columns) if kind == "GRU" and config["reset_after"] else columns))
+        self.activation = self.function("activation", "tanh")
+        self.gate = self.function("recurrent_activation", "sigmoid")
+
+    def function(self, option, default):
+        name = self.config.get(option, default)
+        if name == "leaky_relu":
+            return nn.LeakyReLU(self.config[option + "_negative_slope"])
+        if name not in ACTIVATIONS:
+            raise ModelFileError(f"the activation {name} of a recurrent layer has no form in PyTorch")
+        return ACTIVATIONS[name]()
+
+    def forward(self, x):
+        bias = self.bias if self.config["use_bias"] else torch.zeros(self.kernel.shape[1], dtype=x.dtype)
+        of_state = bias[1] if bias.ndim == 2 else 0
+        z = x @ self.kernel + (bias[0] if bias.ndim == 2 else bias)
+        h = c = x.new_zeros(len(x), self.config["units"])
+        states = []
+        for step in range(x.shape[1])[::-1 if self.config["go_backwards"] else 1]:
+            h, c = self.step(z[:, step], h, c, of_state)
+            states.append(h)
+        if not self.config["return_sequences"]:
+            return h
+        return torch.stack(states[::-1] if self.config.get("output_order", 1) < 0 else states, 1)
+
+    def step(self, z, h, c, bias):
+        if self.kind == "SimpleRNN":
+            return self.activation(z + h @ self.recurrent_kernel), c
+        if self.kind == "LSTM":
+            i, f, candidate, o = (z + h @ self.recurrent_kernel).chunk(4, 1)
+            c = self.gate(f) * c + self.gate(i) * self.activation(candidate)
+            return self.gate(o) * self.activation(c), c
+        units = h.shape[1]
+        parts = h @ self.recurrent_kernel + bias
+        update, reset = (self.gate(z[:, part] + parts[:, part]) for part in (slice(units), slice(units, 2 * units)))
+        state = reset * parts[:, 2 * units:]
+        if not self.config["reset_after"]:
+            state = (reset * h) @ self.recurrent_kernel[:, 2 * units:]
+        return update * h + (1 - update) * self.activation(z[:, 2 * units:] + state), c
 
 
 class TiedDense(nn.Module):
@@ -302,6 +354,9 @@ def _module(layer):
     if kind == "Embedding":
         built = nn.Embedding(config["input_dim"], config["output_dim"])
         return nn.Sequential(Function(lambda x: x.long(), "integers"), built), {"embeddings": Tensor(built, "weight")}
+    if kind in RECURRENT:
+        built = Recurrent(kind, shape[-1], config)
+        return built, {name: Tensor(built, name) for name, _ in built.named_parameters()}
     if kind == "BatchNormalization":
         built = {1: nn.BatchNorm1d, 2: nn.BatchNorm1d, 3: nn.BatchNorm2d, 4: nn.BatchNorm3d}[len(shape)](
             shape[-1], config["epsilon"], 1 - config["momentum"])
@@ -415,7 +470,7 @@ class Model(nn.Module):
                     built, tensors = TiedDense(*self.tensors[first]), {}
                 else:
                     built, tensors = _module(layer)
-                activation = config.get("activation")
+                activation = None if layer["class_name"] in RECURRENT else config.get("activation")
                 if activation == "leaky_relu":
                     built = nn.Sequential(built, nn.LeakyReLU(config["activation_negative_slope"]))
                 elif activation == "Function":

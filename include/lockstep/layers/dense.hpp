@@ -56,6 +56,7 @@ struct CheckDense {
 template <int Units, auto... Options>
 struct Dense {
   static constexpr std::string_view name = "dense";
+  static constexpr bool supports_masking = true;
   using activation = detail::activation_of<Options...>;
 
   template <Shape In>

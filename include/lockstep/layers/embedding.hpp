@@ -4,6 +4,7 @@
 
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/initializers.hpp"
+#include "lockstep/layers/mask.hpp"
 #include "lockstep/layers/options.hpp"
 #include "lockstep/layers/regularizers.hpp"
 
@@ -40,19 +41,37 @@ struct EmbeddingOp {
   bool operator==(const EmbeddingOp&) const = default;
 };
 
+/// Option `mask_zero`.
+struct MaskZero {
+  bool on = true;
+};
+/// Steps whose integer is 0 are padding: `Embedding<20'000, 64, ls::mask_zero>` makes a mask for the
+/// layers after it.
+inline constexpr MaskZero mask_zero{};
+
 namespace detail {
+/// Base of an Embedding that makes a mask, or of one that does not.
+template <bool MaskZero>
+struct EmbeddingMask {};
+template <>
+struct EmbeddingMask<true> {
+  static constexpr MaskOp mask(Shape in) { return {in}; }
+};
+
 template <int Vocabulary, int Units, class... Options>
 struct CheckEmbedding {
   static_assert(Vocabulary > 0 && Units > 0,
                 "lockstep::Embedding: the vocabulary and the units must be at least 1; write "
                 "Embedding<vocabulary, units>");
-  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options>) && ...),
-                "lockstep::Embedding: an option is not supported; it accepts an initializer and "
-                "kernel_regularizer");
+  static_assert(((is_kernel_initializer<Options> || is_kernel_regularizer<Options> ||
+                  is_any_of<Options, MaskZero>) &&
+                 ...),
+                "lockstep::Embedding: an option is not supported; it accepts an initializer, "
+                "kernel_regularizer and mask_zero");
 };
 }  // namespace detail
 
-/// Keras' Embedding(Vocabulary, Units) without masking. Input (steps), output (steps, Units);
+/// Keras' Embedding(Vocabulary, Units), with ls::mask_zero one that makes a mask. Input (steps), output (steps, Units);
 /// parameter `embeddings` (Vocabulary, Units), drawn uniformly from -0.05 to 0.05 unless an
 /// initializer is given. Inputs are integers from 0 to Vocabulary - 1 (in float32, exact up to
 /// 2^24). Training and evaluation throw UsageError for any other number, on a GPU at the next
@@ -62,7 +81,7 @@ struct CheckEmbedding {
 ///                                 ls::GlobalAveragePooling1D, ls::Dense<2>> {};
 /// \endcode
 template <int Vocabulary, int Units, auto... Options>
-struct Embedding {
+struct Embedding : detail::EmbeddingMask<detail::option<MaskZero, Options...>({false}).on> {
   static constexpr std::string_view name = "embedding";
   static constexpr bool accepts(Shape in) { return in.rank == 1; }
   template <Shape In>

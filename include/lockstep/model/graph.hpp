@@ -16,6 +16,7 @@
 #include "lockstep/core/format_text.hpp"
 #include "lockstep/core/row_part.hpp"
 #include "lockstep/core/type_list.hpp"
+#include "lockstep/layers/mask.hpp"
 #include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/layers/reshaping/row_slice.hpp"
 #include "lockstep/model/index.hpp"
@@ -149,7 +150,7 @@ struct Failure {
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
   std::size_t operands = 0;
-  std::size_t blocks = 0, shared = 0, outputs = 0;
+  std::size_t blocks = 0, shared = 0, outputs = 0, masks = 0;
   std::size_t path = 0, paths = 0;  ///< characters of the current path, and of all
   template <class L>
   constexpr ValueId add(ValueId v) {
@@ -165,11 +166,19 @@ struct NodeCount {
   constexpr ValueId add_layer(Failure::Kind, ValueId v, Operands... more) {
     constexpr int own = HasActivation<L> ? 2 : 1;
     nodes += own;
-    operands += own + sizeof...(more);
+    operands += own + sizeof...(more) + (ReadsMask<L> ? 1 : 0);
+    if constexpr (MakesMask<L>) add_mask(1);
+    if constexpr (sizeof...(more) > 0 && PassesMask<L>)
+      for (std::size_t i = 0; i < sizeof...(more) && masks > 0; ++i) add_mask(2);
     const auto any = [](auto) { return shape(1, 1, 1); };
     if constexpr (requires { L::parameters(any(v), any(more)...); })
       parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
     return v;
+  }
+  constexpr void add_mask(std::size_t reads) {
+    ++masks;
+    ++nodes;
+    operands += reads;
   }
   template <class L, class F>
   constexpr auto within(const F& append) {
@@ -226,7 +235,8 @@ struct SharedLayer {
 ///             0                                   trained_state                         state
 /// \endcode
 template <class Ops, std::size_t Nodes, std::size_t Operands, std::size_t Parameters,
-          std::size_t Blocks = 0, std::size_t Calls = 0, std::size_t Outputs = 0>
+          std::size_t Blocks = 0, std::size_t Calls = 0, std::size_t Outputs = 0,
+          std::size_t Masks = 0>
 struct Graph {
   using ops = Ops;
   std::array<Node, Nodes + 1> node{};
@@ -253,6 +263,8 @@ struct Graph {
   int shared_layers = 0;  ///< the number of `known`
   int repeats = -1;       ///< in a further call: the node of the first call that comes next
   int further_calls = 0;  ///< nodes that use the weights of others
+  /// The mask of each value of steps; the batch stands for none.
+  Table<ValueId, ValueId, (Masks > 0 ? Nodes : 0) + 1> mask_of{};
 
   template <class L>
   constexpr ValueId add(ValueId v) {
@@ -270,6 +282,9 @@ struct Graph {
         return L::append(*this, v);
       }
     } else {
+      if constexpr (Masks > 0 && ReadsMask<L>) {
+        if (is_computed(mask_of[v])) return add_layer<L>(Failure::layer_rejects, v, mask_of[v]);
+      }
       return add_layer<L>(Failure::layer_rejects, v);
     }
   }
@@ -302,7 +317,14 @@ struct Graph {
     else
       add_parameters(n, weights_read, state_read, {});
     ++position;
-    return add_activation<L>(n, op.out());
+    const ValueId out = add_activation<L>(n, op.out());
+    if constexpr (Masks > 0) {
+      if constexpr (MakesMask<L>)
+        mask_of[out] = add_mask(L::mask(value[v]), {v});
+      else if constexpr (PassesMask<L>)
+        mask_of[out] = ReadsMask<L> ? mask_of[v] : either_mask(mask_of[v], mask_of[more]...);
+    }
+    return out;
   }
 
   /// Runs `append` within the named block L.
@@ -419,6 +441,19 @@ struct Graph {
   }
 
  private:
+  constexpr ValueId add_mask(const MaskOp& op, std::initializer_list<ValueId> from) {
+    Node& n = push(op, from, "mask", next_ordinal("mask"));
+    n.class_name = "Mask";
+    return n.out;
+  }
+  /// The mask of values that are merged: a step is padding if it is in all of them.
+  constexpr ValueId either_mask(ValueId a) { return a; }
+  template <class... More>
+  constexpr ValueId either_mask(ValueId a, ValueId b, More... more) {
+    if (!is_computed(a) || !is_computed(b)) return ValueId::batch;
+    return either_mask(a == b ? a : add_mask({value[a], 0, true}, {a, b}), more...);
+  }
+
   static constexpr int part_type = index_in<RowSliceOp>(Ops{});
   static constexpr bool has_parts = part_type >= 0;
 
@@ -551,6 +586,7 @@ struct Graph {
         n.name = twin.name;
         n.block = twin.block;
         n.ordinal = twin.ordinal;
+        if (n.type != twin.type) failure = {Failure::shared_types_differ, position};
         n.first_call = twin.first_call < 0 ? repeats : twin.first_call;
         n.call = ++node[static_cast<std::size_t>(n.first_call)].further_calls;
         use_weights_of(n, twin.first < 0 ? repeats : twin.first);
@@ -578,6 +614,11 @@ template <Layer L>
   requires HasActivation<L>
 struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{})), decltype(L::activation::op(Shape{}))>;
+};
+template <Layer L>
+  requires MakesMask<L>
+struct OpsOf<L> {
+  using type = List<decltype(L::op(Shape{})), MaskOp>;
 };
 /// Those of a layer with several operands.
 template <class L, std::size_t... I>
@@ -614,8 +655,9 @@ struct Built {
   }();
   static constexpr std::array<std::string_view, count.blocks> block_paths = paths.views();
   static constexpr auto graph = [] {
-    Graph<typename Body::ops, static_cast<std::size_t>(count.nodes), count.operands,
-          static_cast<std::size_t>(count.parameters), count.blocks, count.shared, count.outputs>
+    Graph<typename WithMasksOf<typename Body::ops>::type, static_cast<std::size_t>(count.nodes),
+          count.operands, static_cast<std::size_t>(count.parameters), count.blocks, count.shared,
+          count.outputs, count.masks>
         g;
     g.block_paths = block_paths;
     if (paths.equal_names) g.failure.kind = Failure::equal_names;

@@ -1,6 +1,6 @@
 /// \file
-/// The form of each layer in ONNX. Invariant: every layer and activation of the library has one;
-/// layers of other classes are rejected by name.
+/// The form of each layer in ONNX. Invariant: every layer and activation of the library has one,
+/// recurrent layers with tanh and sigmoid; layers of other classes are rejected by name.
 #pragma once
 
 #include <memory>

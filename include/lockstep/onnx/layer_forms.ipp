@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,6 +65,7 @@ class LayerForm {
       : graph_(graph), layer_(layer), first_(first), inputs_(inputs), values_(values) {}
 
   [[gnu::cold]] Value add() {
+    if (is_recurrent()) return recurrent();
     Value y = add_class();
     if (const auto* option = layer_.option("activation")) {
       const std::string& name = std::get<std::string>(*option);
@@ -88,6 +90,10 @@ class LayerForm {
       "Dropout",           "SpatialDropout2D", "GaussianNoise",  "RandomFlip", "RandomRotation",
       "RandomTranslation", "RandomCutout",     "RandomContrast", "RandomZoom", "RandomBrightness"};
 
+  bool is_recurrent() const {
+    const std::string_view c = layer_.class_name;
+    return c == "LSTM" || c == "GRU" || c == "SimpleRNN";
+  }
   [[gnu::cold]] Value add_class() {
     const std::string_view c = layer_.class_name;
     if (std::find(identities.begin(), identities.end(), c) != identities.end()) return inputs_[0];
@@ -524,6 +530,71 @@ class LayerForm {
   }
   [[gnu::cold]] Value slice_axis() {
     return cut({whole("begin")}, {whole("end")}, {whole("axis")});
+  }
+  /// A parameter of a recurrent layer as (1, gates * units, rows), with the gates in ONNX' order.
+  [[gnu::cold]] Weights by_gate(const Weights& w, const Numbers& order) const {
+    const auto units = static_cast<std::size_t>(whole("units"));
+    const std::size_t rows = w.values.size() / units / order.size();
+    Weights result{{1, static_cast<std::int64_t>(units * order.size()), w.extents[0]}, {}};
+    for (const std::int64_t gate : order)
+      for (std::size_t u = 0; u < units; ++u)
+        for (std::size_t r = 0; r < rows; ++r)
+          result.values.push_back(
+              w.values[(r * order.size() + static_cast<std::size_t>(gate)) * units + u]);
+    return result;
+  }
+  /// LSTM, GRU or SimpleRNN: ONNX has the steps as first axis, and always writes them in their order.
+  [[gnu::cold]] Value recurrent() {
+    const bool lstm = layer_.class_name == "LSTM", gru = layer_.class_name == "GRU";
+    for (const auto& [option, known] :
+         {std::pair{"activation", "tanh"}, {"recurrent_activation", "sigmoid"}})
+      if (const auto* given = layer_.option(option);
+          given != nullptr && std::get<std::string>(*given) != known)
+        throw UsageError(
+            "export_onnx: layer '{}' has the {} {}; in ONNX recurrent layers have tanh and sigmoid",
+            layer_.name, option, std::get<std::string>(*given));
+    const Numbers order = lstm ? Numbers{0, 3, 1, 2} : gru ? Numbers{0, 1, 2} : Numbers{0};
+    const std::int64_t units = whole("units"), steps = in_shape()[0];
+    std::vector<std::string> inputs{
+        node("Transpose", {in(Channels::last)}, {{"perm", Numbers{1, 0, 2}}}),
+        constant("kernel", by_gate(required("kernel"), order)),
+        constant("recurrent_kernel", by_gate(required("recurrent_kernel"), order))};
+    if (const Weights bias = weights("bias"); !bias.values.empty()) {
+      // That of the input, then that of the state.
+      const std::size_t size = order.size() * static_cast<std::size_t>(units);
+      Weights both{{1, static_cast<std::int64_t>(2 * size)}, {}};
+      for (std::size_t first = 0; first < 2 * size; first += size) {
+        Weights part{{1}, std::vector<float>(size)};
+        if (first < bias.values.size())
+          std::copy_n(bias.values.begin() + static_cast<std::ptrdiff_t>(first), size,
+                      part.values.begin());
+        part = by_gate(part, order);
+        both.values.insert(both.values.end(), part.values.begin(), part.values.end());
+      }
+      inputs.push_back(constant("bias", both));
+    }
+    const bool backwards = std::get<bool>(*layer_.option("go_backwards")),
+               all = std::get<bool>(*layer_.option("return_sequences"));
+    const std::string_view direction = backwards ? "reverse" : "forward";
+    const OnnxAttribute size{"hidden_size", units}, way{"direction", direction};
+    std::string y =
+        gru ? node("GRU", std::move(inputs),
+                   {size,
+                    way,
+                    {"linear_before_reset",
+                     std::int64_t{std::get<bool>(*layer_.option("reset_after")) ? 1 : 0}}})
+            : node(lstm ? "LSTM" : "RNN", std::move(inputs), {size, way});  // (steps, 1, n, units)
+    y = node("Transpose", {y}, {{"perm", Numbers{2, 0, 1, 3}}});
+    if (!all) {
+      const std::int64_t last = backwards ? 0 : steps - 1;
+      y = node("Slice", {y, list("begin", {last}), list("end", {last + 1}), list("axis", {1})});
+    } else if (backwards && layer_.option("output_order") == nullptr) {
+      y = node("Slice",
+               {y, list("begin", {-1}), list("end", {std::numeric_limits<std::int64_t>::min()}),
+                list("axis", {1}), list("step", {-1})});
+    }
+    const Numbers to = all ? Numbers{0, steps, units} : Numbers{0, units};
+    return value(node("Reshape", {y, list("shape", to)}), Channels::last);
   }
   [[gnu::cold]] Value permute() {
     Numbers order{0};

@@ -101,6 +101,8 @@ TEST_CASE("Resizing has the gradient of its output") { CHECK(gradient_error<ls::
 TEST_CASE("CenterCrop has the gradient of its output") { CHECK(gradient_error<ls::CenterCrop<3, 4>>(image) < tolerance); CHECK(gradient_error<ls::CenterCrop<8, 4>>(image) < tolerance); }
 TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls::Rescaling<ls::factor(0.25), ls::offset(-1)>>(image) < tolerance); }
 TEST_CASE("PReLU has the gradient of its output") { CHECK(gradient_error<ls::PReLU<>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 3)>>(ls::shape(2, 3, 4, 2)) < tolerance); CHECK(gradient_error<ls::PReLU<>>(ls::shape(1)) < tolerance); }
+TEST_CASE("LSTM with dropout has the gradient of its output") { CHECK(gradient_error<ls::LSTM<3, ls::dropout(0.3), ls::recurrent_dropout(0.3)>>(ls::shape(4, 3)) < tolerance); }
+TEST_CASE("GRU that resets before its product, with dropout, has the gradient of its output") { CHECK(gradient_error<ls::GRU<3, ls::reset_after(false), ls::recurrent_dropout(0.3), ls::return_sequences>>(ls::shape(4, 3)) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
 TEST_CASE("BatchNormalization has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<>>(image) < 1e-7); }

@@ -25,6 +25,8 @@
 #define LOCKSTEP_CPU_FLOAT_KERNELS(how)     \
   LOCKSTEP_CPU_KERNELS(how, Cpu)            \
   LOCKSTEP_PASSES(how, Cpu, ConvReLUPoolOp) \
+  LOCKSTEP_PASSES(how, Cpu, GRUOp<>)        \
+  LOCKSTEP_PASSES(how, Cpu, LSTMOp<>)       \
   LOCKSTEP_CPU_LOOPS(how, float)
 
 #define LOCKSTEP_CPU_BFLOAT16_KERNELS(how)                                      \

@@ -19,6 +19,7 @@
 #include "lockstep/devices/host/lamb.hpp"
 #include "lockstep/devices/host/layer_normalization.hpp"
 #include "lockstep/devices/host/loss.hpp"
+#include "lockstep/devices/host/mask.hpp"
 #include "lockstep/devices/host/merge.hpp"
 #include "lockstep/devices/host/metric.hpp"
 #include "lockstep/devices/host/muon.hpp"

@@ -27,6 +27,7 @@ struct ELUOp {
 /// Keras' ELU with alpha = 1 (Clevert et al., 2015). Shape unchanged.
 struct ELU : ParameterlessLayer<ELUOp> {
   static constexpr std::string_view name = "elu";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<ELU> && Pointwise<ELUOp>);

@@ -36,6 +36,7 @@ struct GELUOp {
 /// unchanged.
 struct GELU : ParameterlessLayer<GELUOp> {
   static constexpr std::string_view name = "gelu";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<GELU> && Pointwise<GELUOp>);

@@ -49,6 +49,7 @@ struct CheckLeakyReLU {
 template <NegativeSlope Slope = NegativeSlope{}>
 struct LeakyReLU : ParameterlessLayer<LeakyReLUOp> {
   static constexpr std::string_view name = "leaky_re_lu";
+  static constexpr bool supports_masking = true;
   static constexpr LeakyReLUOp op(Shape in) { return {in, Slope.value}; }
 
   static_assert(sizeof(detail::CheckLeakyReLU<Slope>) > 0);

@@ -121,6 +121,7 @@ struct CheckPReLU {
 template <auto... Options>
 struct PReLU {
   static constexpr std::string_view name = "p_re_lu";
+  static constexpr bool supports_masking = true;
   static constexpr SharedAxes shared = detail::option<SharedAxes, Options...>(SharedAxes{});
 
   template <Shape In>

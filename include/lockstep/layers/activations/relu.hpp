@@ -25,6 +25,7 @@ struct ReLUOp {
 /// Keras' ReLU: max(x, 0). Shape unchanged.
 struct ReLU : ParameterlessLayer<ReLUOp> {
   static constexpr std::string_view name = "re_lu";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<ReLU> && Pointwise<ReLUOp>);

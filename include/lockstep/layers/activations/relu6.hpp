@@ -25,6 +25,7 @@ struct ReLU6Op {
 /// Keras' relu6: min(max(x, 0), 6). Shape unchanged.
 struct ReLU6 : ParameterlessLayer<ReLU6Op> {
   static constexpr std::string_view name = "re_lu6";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<ReLU6> && Pointwise<ReLU6Op>);

@@ -27,6 +27,7 @@ struct SigmoidOp {
 /// Keras' sigmoid: 1 / (1 + exp(-x)). Shape unchanged.
 struct Sigmoid : ParameterlessLayer<SigmoidOp> {
   static constexpr std::string_view name = "sigmoid";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<Sigmoid> && Pointwise<SigmoidOp>);

@@ -31,6 +31,7 @@ struct SiLUOp {
 /// Keras' silu (swish): x / (1 + exp(-x)). Shape unchanged.
 struct SiLU : ParameterlessLayer<SiLUOp> {
   static constexpr std::string_view name = "silu";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<SiLU> && Pointwise<SiLUOp>);

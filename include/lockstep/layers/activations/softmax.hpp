@@ -24,12 +24,14 @@ struct LogSoftmaxOp {
 /// SparseCategoricalCrossentropy{.from_logits = true}, which is numerically more stable.
 struct Softmax : ParameterlessLayer<SoftmaxOp> {
   static constexpr std::string_view name = "softmax";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }
 };
 
 /// Keras' log_softmax. Shape unchanged.
 struct LogSoftmax : ParameterlessLayer<LogSoftmaxOp> {
   static constexpr std::string_view name = "log_softmax";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }
 };
 

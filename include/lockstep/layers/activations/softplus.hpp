@@ -28,6 +28,7 @@ struct SoftplusOp {
 /// Keras' softplus: log(1 + exp(x)). Shape unchanged.
 struct Softplus : ParameterlessLayer<SoftplusOp> {
   static constexpr std::string_view name = "softplus";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<Softplus> && Pointwise<SoftplusOp>);

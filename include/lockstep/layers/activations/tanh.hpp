@@ -27,6 +27,7 @@ struct TanhOp {
 /// Keras' tanh. Shape unchanged.
 struct Tanh : ParameterlessLayer<TanhOp> {
   static constexpr std::string_view name = "tanh";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(Layer<Tanh> && Pointwise<TanhOp>);

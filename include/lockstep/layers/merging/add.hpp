@@ -35,6 +35,7 @@ struct AddOp {
 /// Keras' Add as a rule that merges two branches or more. Input equal shapes, output the same shape.
 struct Add : MergeRule<AddOp> {
   static constexpr std::string_view name = "add";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(LayerOf<Add, 2> && LayerOf<Add, 5> && Merge<AddOp>);

@@ -39,6 +39,7 @@ struct AverageOp {
 /// \endcode
 struct Average : MergeRule<AverageOp> {
   static constexpr std::string_view name = "average";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(LayerOf<Average, 3> && Merge<AverageOp>);

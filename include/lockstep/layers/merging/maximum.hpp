@@ -55,6 +55,7 @@ struct MaximumOp {
 /// \endcode
 struct Maximum : MergeRule<MaximumOp> {
   static constexpr std::string_view name = "maximum";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(LayerOf<Maximum, 3> && Merge<MaximumOp>);

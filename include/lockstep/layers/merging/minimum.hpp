@@ -55,6 +55,7 @@ struct MinimumOp {
 /// \endcode
 struct Minimum : MergeRule<MinimumOp> {
   static constexpr std::string_view name = "minimum";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(LayerOf<Minimum, 3> && Merge<MinimumOp>);

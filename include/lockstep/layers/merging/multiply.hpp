@@ -42,6 +42,7 @@ struct MultiplyOp {
 /// \endcode
 struct Multiply : MergeRule<MultiplyOp> {
   static constexpr std::string_view name = "multiply";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(LayerOf<Multiply, 3> && Merge<MultiplyOp>);

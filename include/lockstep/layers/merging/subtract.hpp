@@ -33,6 +33,7 @@ struct SubtractOp {
 /// \endcode
 struct Subtract : PairwiseRule<SubtractOp> {
   static constexpr std::string_view name = "subtract";
+  static constexpr bool supports_masking = true;
 };
 
 static_assert(JoinRule<Subtract> && Pairwise<SubtractOp>);

@@ -44,6 +44,7 @@ struct CheckLayerNormalization {
 template <auto... Options>
 struct LayerNormalization {
   static constexpr std::string_view name = "layer_normalization";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }
   static constexpr LayerNormalizationOp op(Shape in) {
     return {in, detail::option<Epsilon, Options...>(Epsilon{}).value,

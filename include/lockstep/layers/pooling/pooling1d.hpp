@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/layers/along_steps.hpp"
+#include "lockstep/layers/mask.hpp"
 #include "lockstep/layers/pooling/average_pooling2d.hpp"
 #include "lockstep/layers/pooling/global_average_pooling2d.hpp"
 #include "lockstep/layers/pooling/global_max_pooling2d.hpp"
@@ -66,6 +67,18 @@ struct GlobalPooling1DLayer {
 
 }  // namespace detail
 
+/// y[n, k] = the mean of x[n, s, k] over the steps s of the mask; 0 if there are none.
+struct MaskedAverageOp {
+  Shape in;  // (steps, channels)
+  constexpr Shape out() const { return shape(in[1]); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
+  bool operator==(const MaskedAverageOp&) const = default;
+};
+template <>
+struct detail::MaskedForm<AlongSteps<GlobalAveragePooling2DOp>> {
+  using type = List<MaskedAverageOp>;
+};
+
 /// Keras' MaxPooling1D: the maximum of each window of steps. Input (steps, c), output (steps', c).
 /// By default strides equal to the pool size, and ls::valid.
 template <int Pool = 2, auto... Options>
@@ -82,9 +95,18 @@ struct AveragePooling1D : detail::Pooling1DLayer<AveragePooling2DOp, Pool, Optio
 struct GlobalMaxPooling1D : detail::GlobalPooling1DLayer<GlobalMaxPooling2DOp> {
   static constexpr std::string_view name = "global_max_pooling1d";
 };
-/// Keras' GlobalAveragePooling1D: the mean over all steps. Input (steps, c), output (c).
+/// Keras' GlobalAveragePooling1D: the mean over all steps, or over those of a mask. Input (steps, c),
+/// output (c).
 struct GlobalAveragePooling1D : detail::GlobalPooling1DLayer<GlobalAveragePooling2DOp> {
+  using Unmasked = detail::GlobalPooling1DLayer<GlobalAveragePooling2DOp>;
   static constexpr std::string_view name = "global_average_pooling1d";
+  static constexpr bool reads_mask = true;
+  using Unmasked::accepts, Unmasked::op, Unmasked::parameters;
+  static constexpr bool accepts(Shape in, Shape mask) {
+    return accepts(in) && mask == shape(in[0]);
+  }
+  static constexpr MaskedAverageOp op(Shape in, Shape) { return {in}; }
+  static constexpr std::array<Parameter, 0> parameters(Shape, Shape) { return {}; }
 };
 
 static_assert(Layer<MaxPooling1D<>> && Layer<AveragePooling1D<3, same>> &&

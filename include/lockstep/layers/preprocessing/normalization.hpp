@@ -25,6 +25,7 @@ struct NormalizationOp {
 /// \endcode
 struct Normalization {
   static constexpr std::string_view name = "normalization";
+  static constexpr bool supports_masking = true;
   static constexpr bool accepts(Shape in) { return in.rank >= 1; }
   static constexpr NormalizationOp op(Shape in) { return {in}; }
   static constexpr std::array<Parameter, 2> parameters(Shape in) {

@@ -54,6 +54,7 @@ constexpr Offset offset(double value) { return {value}; }
 template <Factor Scale, Offset Plus = Offset{}>
 struct Rescaling : ParameterlessLayer<RescalingOp> {
   static constexpr std::string_view name = "rescaling";
+  static constexpr bool supports_masking = true;
   static constexpr RescalingOp op(Shape in) { return {in, Scale.value, Plus.value}; }
 };
 

@@ -41,6 +41,7 @@ struct CheckDropout {
 template <Rate R>
 struct Dropout : ParameterlessLayer<DropoutOp> {
   static constexpr std::string_view name = "dropout";
+  static constexpr bool supports_masking = true;
   static constexpr DropoutOp op(Shape in) { return {in, R.value}; }
 
   static_assert(sizeof(detail::CheckDropout<R>) > 0);

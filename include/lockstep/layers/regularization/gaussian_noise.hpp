@@ -42,6 +42,7 @@ struct CheckGaussianNoise {
 template <StandardDeviation S>
 struct GaussianNoise : ParameterlessLayer<GaussianNoiseOp> {
   static constexpr std::string_view name = "gaussian_noise";
+  static constexpr bool supports_masking = true;
   static constexpr GaussianNoiseOp op(Shape in) { return {in, S.value}; }
 
   static_assert(sizeof(detail::CheckGaussianNoise<S>) > 0);

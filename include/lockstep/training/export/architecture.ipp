@@ -23,6 +23,13 @@ const LayerOption::Value* LayerNode::option(std::string_view wanted) const {
 
 namespace detail {
 
+/// Keras' name of an activation function; the class itself if Keras has none.
+[[gnu::cold]] inline std::string activation_name(std::string_view class_name) {
+  for (const ActivationName& n : activation_names)
+    if (n.class_name == class_name) return std::string(n.name);
+  return std::string(class_name);
+}
+
 /// The options among the members of an op.
 class OptionList {
  public:
@@ -105,6 +112,9 @@ class OptionList {
     if (member.name == "along_steps") {
       along_steps_ = true;
       add(member);
+    } else if (member.is_op && member.name.ends_with("activation")) {
+      set(name, activation_name(member.layer));
+      OptionList(to_, name + "_").add(member);
     } else if (member.is_op || !std::all_of(group.begin(), group.end(), is_number)) {
       add(member);
     } else {
@@ -127,13 +137,6 @@ class OptionList {
   std::string prefix_;
   bool along_steps_ = false;
 };
-
-/// Keras' name of an activation function; the class itself if Keras has none.
-[[gnu::cold]] inline std::string activation_name(std::string_view class_name) {
-  for (const ActivationName& n : activation_names)
-    if (n.class_name == class_name) return std::string(n.name);
-  return std::string(class_name);
-}
 
 /// The class of a layer in Keras; its own class if it is custom. The class of a layer of the
 /// library follows from its op, since a user's class may be derived from it.

@@ -1,0 +1,75 @@
+#include "lockstep/layers/mask.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "golden/golden_file.hpp"
+#include "lockstep/layers/layers.hpp"
+#include "lockstep/model/bidirectional.hpp"
+#include "unit/model/toy_device.hpp"
+
+namespace {
+
+namespace ls = lockstep;
+using ls::return_sequences;
+
+struct MaskedSeries : ls::Sequential<ls::Input<5, 2>, ls::Masking<0.5>, ls::SimpleRNN<3>> {};
+struct MaskedWords
+    : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Dense<4, ls::tanh>,
+                     ls::Dropout<0>, ls::Bidirectional<ls::LSTM<3, return_sequences>>, ls::GRU<2>> {
+};
+struct MeanOfWords : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                                    ls::GlobalAveragePooling1D, ls::Dense<2>> {};
+struct Unmasked : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Conv1D<4, 1>,
+                                 ls::GRU<2>> {};
+struct MergedMasks
+    : ls::Sequential<ls::Input<5, 2>,
+                     ls::Parallel<ls::Add, ls::Masking<>, ls::Sequential<ls::Tanh, ls::Masking<1>>>,
+                     ls::GRU<2>> {};
+
+/// Compares outputs and gradients of the weights with Keras'.
+template <class Net>
+void meets_masked_net(const std::string& name, int parameters) {
+  const golden::GoldenFile file("recurrent");
+  const auto all = [&](const std::string& part) {
+    std::vector<double> flat;
+    for (int i = 0; i < parameters; ++i)
+      for (const double v : file.values(name + part + std::to_string(i))) flat.push_back(v);
+    return flat;
+  };
+  toy::Machine<Net, ls::Reference<double>> machine(file.count(name + "/x"));
+  machine.x = file.values(name + "/x");
+  machine.c = file.values(name + "/c");
+  machine.engine.weights().upload(all("/param/").data());
+  CHECK(testing::relative_error(machine.forward(), file.values(name + "/y")) < 1e-10);
+  CHECK(testing::relative_error(machine.gradients(), all("/d/")) < 1e-10);
+}
+
+/// The number of operands of the last layer.
+template <class Net>
+constexpr std::size_t last_operands() {
+  return Net::graph.node[static_cast<std::size_t>(Net::graph.nodes - 1)].operands();
+}
+
+}  // namespace
+
+TEST_CASE("masks reach the layers that Keras gives them to") {
+  meets_masked_net<MaskedSeries>("masking", 3);
+  meets_masked_net<MaskedWords>("words", 12);
+  meets_masked_net<MeanOfWords>("mean_of_words", 3);
+  STATIC_CHECK(last_operands<MaskedWords>() == 2);
+  STATIC_CHECK(last_operands<Unmasked>() == 1);  // a convolution drops the mask
+}
+
+TEST_CASE("a step of merged values is padding if it is in both") {
+  STATIC_CHECK(last_operands<MergedMasks>() == 2);
+  using Double = ls::Reference<double>;
+  const auto merged = testing::run_layer<Double>(ls::MaskOp{ls::shape(3), 0, true}, 1, {0, 1, 0},
+                                                 {}, {}, {.training = false, .x2 = {0, 0, 1}});
+  CHECK(merged.y == std::vector<double>{0, 1, 1});
+  const auto masked = testing::run_layer<Double>(ls::Masking<0.5>::op(ls::shape(2, 2)), 1,
+                                                 {0.5, 0.5, 0.5, 1}, {}, {1, 2, 3, 4});
+  CHECK(masked.y == std::vector<double>{0, 0, 0.5, 1});
+  CHECK(masked.dx == std::vector<double>{0, 0, 3, 4});
+}
