@@ -218,6 +218,9 @@ void meets_layers() {
   meets_layer<D, ls::RandomBrightness<ls::factor(0.25, 0.25), ls::value_range(-1, 1)>>(
       "random_brightness");
   meets_layer<D, ls::LayerNormalization<>>("layer_norm");
+  meets_layer<D, ls::RMSNormalization<>>("rms_norm");
+  meets_layer<D, ls::GroupNormalization<3>>("group_norm");
+  meets_layer<D, ls::GroupNormalization<-1, ls::center(false)>>("group_norm_instance");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm_dense");
   meets_layer<D, ls::BatchNormalization<ls::center(false), ls::scale(false)>>(

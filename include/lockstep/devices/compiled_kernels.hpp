@@ -52,6 +52,7 @@
   LOCKSTEP_PASSES(how, D, GaussianNoiseOp)                      \
   LOCKSTEP_PASSES(how, D, GlobalAveragePooling2DOp)             \
   LOCKSTEP_PASSES(how, D, GlobalMaxPooling2DOp)                 \
+  LOCKSTEP_PASSES(how, D, GroupNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, LayerNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, LeakyReLUOp)                          \
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
@@ -75,6 +76,7 @@
   LOCKSTEP_PASSES(how, D, RepeatVectorOp)                       \
   LOCKSTEP_PASSES(how, D, RescalingOp)                          \
   LOCKSTEP_PASSES(how, D, ResizingOp)                           \
+  LOCKSTEP_PASSES(how, D, RMSNormalizationOp)                   \
   LOCKSTEP_PASSES(how, D, RowSliceOp)                           \
   LOCKSTEP_PASSES(how, D, SeparableConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, SiLUOp)                               \

@@ -58,9 +58,9 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
             RandomRotation<factor(0.5)>>(image);
   check_all<DepthToSpace<2>, SpaceToDepth<2>>(shape(4, 4, 4));
   check_all<RepeatVector<3>>(row);
-  check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>,
-            AveragePooling1D<3, same>, GlobalMaxPooling1D, GlobalAveragePooling1D, Normalization>(
-      steps);
+  check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>, RMSNormalization<>,
+            GroupNormalization<-1>, AveragePooling1D<3, same>, GlobalMaxPooling1D,
+            GlobalAveragePooling1D, Normalization>(steps);
 }
 
 TEST_CASE("layers with weights propagate NaN on the CPU") {
