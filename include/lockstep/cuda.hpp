@@ -10,6 +10,7 @@
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/ops/add.hpp"
 #include "lockstep/devices/cuda/ops/affine_image.hpp"
+#include "lockstep/devices/cuda/ops/attention/dot_product_attention.hpp"
 #include "lockstep/devices/cuda/ops/augmentation.hpp"
 #include "lockstep/devices/cuda/ops/average_pooling2d.hpp"
 #include "lockstep/devices/cuda/ops/batch_normalization.hpp"

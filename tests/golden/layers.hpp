@@ -230,6 +230,18 @@ void meets_layers() {
 }
 
 template <class D>
+void meets_attention() {
+  meets_layer<D, ls::MultiHeadAttention<2, 4>>("attention");
+  meets_layer<D, ls::MultiHeadAttention<3, 1>>("attention_one_step");
+  meets_layer<D, ls::MultiHeadAttention<3, 4, ls::value_dim(2), ls::no_bias, ls::output_shape(5),
+                                        ls::causal>>("attention_causal");
+  meets_layer<D, ls::MultiHeadAttention<1, 4, ls::sliding_window(2)>>("attention_window");
+  meets_layer<D, ls::MultiHeadAttention<2, 1, ls::value_dim(3), ls::causal, ls::sliding_window(3)>>(
+      "attention_causal_window");
+  meets_layer<D, ls::GroupedQueryAttention<4, 2, 4, ls::causal>>("grouped_attention");
+}
+
+template <class D>
 void meets_activations() {
   meets_layer<D, ls::ReLU>("relu");
   meets_layer<D, ls::ReLU6>("relu6");

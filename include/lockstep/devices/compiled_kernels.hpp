@@ -53,12 +53,14 @@
   LOCKSTEP_PASSES(how, D, GlobalAveragePooling2DOp)             \
   LOCKSTEP_PASSES(how, D, GlobalMaxPooling2DOp)                 \
   LOCKSTEP_PASSES(how, D, GroupNormalizationOp)                 \
+  LOCKSTEP_PASSES(how, D, GroupedQueryAttentionOp)              \
   LOCKSTEP_PASSES(how, D, LayerNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, LeakyReLUOp)                          \
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
   LOCKSTEP_PASSES(how, D, MaxPooling2DOp)                       \
   LOCKSTEP_PASSES(how, D, MaximumOp)                            \
   LOCKSTEP_PASSES(how, D, MinimumOp)                            \
+  LOCKSTEP_PASSES(how, D, MultiHeadAttentionOp)                 \
   LOCKSTEP_PASSES(how, D, MultiplyOp)                           \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
   LOCKSTEP_PASSES(how, D, PermuteOp)                            \

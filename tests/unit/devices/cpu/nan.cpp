@@ -69,7 +69,8 @@ TEST_CASE("layers with weights propagate NaN on the CPU") {
             PReLU<shared_axes(1, 2)>, DepthwiseConv2D<3>,
             SeparableConv2D<4, 3, depth_multiplier(2)>, Conv2DTranspose<4, 3, strides(2)>>(image);
   check_all<Conv2D<16, 3>>(shape(6, 6, 16));  // Winograd
-  check_all<Conv1D<4, 3, same>, Conv1DTranspose<4, 3, strides(2)>>(steps);
+  check_all<Conv1D<4, 3, same>, Conv1DTranspose<4, 3, strides(2)>,
+            MultiHeadAttention<2, 4, causal>>(steps);
   const auto table = Embedding<4, 3>::op(shape(2));
   NaNInputs words = inputs_of<Embedding<4, 3>>(shape(2), 1);
   words.numbers.x = {1, 3};
