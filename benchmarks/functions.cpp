@@ -77,9 +77,11 @@ std::function<void()> pass(const Op& op, std::size_t count, bool backward, Memor
            ls::detail::KernelCalls<Op, ls::Cpu>::prepare(&op, context, count).state.release()]() {
         static ls::SelfGroup alone;
         const ls::StepContext step{ls::whole_batch(count), true, 1, 0, ls::CollectiveRef(alone)};
-        const ls::Io<ls::Cpu> io{step,       context,     1,           m.x.data(), nullptr,
-                                 m.y.data(), nullptr,     nullptr,     nullptr,    nullptr,
-                                 nullptr,    m.dy.data(), m.dx.data(), nullptr,    nullptr};
+        const float* const x = m.x.data();
+        float* const dx = m.dx.data();
+        const ls::Io<ls::Cpu> io{step,        context, 1,       &x,      m.y.data(),
+                                 nullptr,     nullptr, nullptr, nullptr, nullptr,
+                                 m.dy.data(), &dx,     nullptr};
         using Calls = ls::detail::KernelCalls<Op, ls::Cpu>;
         static_assert(sizeof(K) > 0);
         if (backward)

@@ -116,11 +116,11 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
   auto pooling = Pool::prepare(pool, context, count);
   SelfGroup group;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
+  float* const no_gradient = nullptr;
   Io<Cpu> conv_io{step,
                   context,
                   1,
-                  x,
-                  nullptr,
+                  &x,
                   convolved,
                   w,
                   nullptr,
@@ -128,15 +128,14 @@ void pooled(const char* name, const Conv2DOp& conv, const Options& options) {
                   nullptr,
                   memory.bytes(prepared.scratch_bytes()),
                   convolved_gradient,
-                  nullptr,
-                  nullptr,
+                  &no_gradient,
                   dw};
   Io<Cpu> pool_io = conv_io;
-  pool_io.x = convolved;
+  pool_io.x = &convolved;
   pool_io.y = y;
   pool_io.saved = memory.bytes(count * Pool::saved(pool));
   pool_io.dy = dy;
-  pool_io.dx = convolved_gradient;
+  pool_io.dx = &convolved_gradient;
   pool_io.scratch = memory.bytes(pooling.scratch_bytes());
 
   const Loops loops(conv, options.threads, options.vectors);
@@ -171,11 +170,11 @@ void dense(const DenseOp& op, const Options& options) {
   SelfGroup group;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
   float* const x = memory.floats(count * inputs);
+  float* const dx = memory.floats(count * inputs);
   Io<Cpu> io{step,
              context,
              1,
-             x,
-             nullptr,
+             &x,
              memory.floats(count * units),
              memory.floats(weights),
              nullptr,
@@ -183,11 +182,10 @@ void dense(const DenseOp& op, const Options& options) {
              nullptr,
              memory.bytes(std::max(ours.scratch_bytes(), theirs.scratch_bytes())),
              memory.floats(count * units),
-             memory.floats(count * inputs),
-             nullptr,
+             &dx,
              memory.floats(weights)};
   Io<Cpu> over = io;
-  over.dx = x;
+  over.dx = &x;
   struct Update {
     const Io<Cpu>& io;
     float* w;
@@ -245,21 +243,9 @@ void crossentropy(int classes, const Options& options) {
   auto prepared = Kernel<SoftmaxOp, Cpu>::prepare(softmax, context, count);
   SelfGroup group;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
-  Io<Cpu> io{step,
-             context,
-             1,
-             logits,
-             nullptr,
-             p,
-             nullptr,
-             nullptr,
-             nullptr,
-             nullptr,
-             memory.bytes(prepared.scratch_bytes()),
-             nullptr,
-             nullptr,
-             nullptr,
-             nullptr};
+  Io<Cpu> io{step,    context, 1,       &logits, p,
+             nullptr, nullptr, nullptr, nullptr, memory.bytes(prepared.scratch_bytes()),
+             nullptr, nullptr, nullptr};
   compare(
       fmt::format("cross-entropy of {}", classes), options, 0,
       [&] {

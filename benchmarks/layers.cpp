@@ -8,6 +8,7 @@
 /// many bytes as the first layer's features have.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -69,11 +70,12 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   SelfGroup alone;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(alone)};
   const std::size_t out = op.out().size();
+  const std::array<const float*, 2> x{bench.floats(count * in), bench.floats(count * in)};
+  std::array<float*, 2> dx{bench.floats(count * in), bench.floats(count * in)};
   Io<Cpu> io{step,
              bench.context,
              1,
-             bench.floats(count * in),
-             bench.floats(count * in),
+             x.data(),
              bench.floats(count * out),
              bench.floats(weights),
              bench.floats(weights),  // normalization has as much state
@@ -81,10 +83,9 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
              bench.bytes(K::saved_once(op)),
              nullptr,
              bench.floats(count * out),
-             bench.floats(count * in),
-             bench.floats(count * in),
+             dx.data(),
              bench.floats(weights)};
-  if (pass == Timed::backward_without_dx) io.dx = nullptr;
+  if (pass == Timed::backward_without_dx) dx[0] = nullptr;
   const auto time = [&](auto&... prepared) {
     K::forward(op, io, prepared...);
     for (auto _ : state) {
@@ -106,9 +107,10 @@ void run(benchmark::State& state, const O& op, std::size_t in, std::size_t weigh
   double operations = 0;
   if constexpr (requires { op.flops(); })
     operations = op.flops() * count * (pass == Timed::backward ? 2 : 1);
-  const std::size_t dx = pass == Timed::backward ? in : 0;
-  const std::size_t read_again = (K::keeps_x ? in : 0) + (K::keeps_y ? out : 0);
-  const std::size_t elements = count * (back ? out + dx + read_again : in + out) +
+  const std::size_t written = pass == Timed::backward ? in : 0;
+  const std::size_t read_again =
+      (detail::keeps_operand<K>(op, 0) ? in : 0) + (K::keeps_y ? out : 0);
+  const std::size_t elements = count * (back ? out + written + read_again : in + out) +
                                weights * (back ? (pass == Timed::backward ? 2 : 1) : 1);
   set_counters(state, operations,
                static_cast<double>(elements * sizeof(float) + count * K::saved(op)));

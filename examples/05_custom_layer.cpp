@@ -45,15 +45,15 @@ struct ls::Kernel<SlopeReLUOp, D> : ls::KernelTraits {
   static constexpr bool keeps_x = true;  // backward reads x
   static void forward(const SlopeReLUOp& op, const ls::Io<D>& io) {
     for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i)
-      io.y[i] = io.x[i] > 0 ? io.x[i] : io.w[i % c] * io.x[i];
+      io.y[i] = io.x[0][i] > 0 ? io.x[0][i] : io.w[i % c] * io.x[0][i];
   }
   static void backward(const SlopeReLUOp& op, const ls::Io<D>& io) {
     std::fill_n(io.dw, op.weights(), typename D::real(0));
     for (std::size_t i = 0, c = op.weights(); i < io.step.count * op.in.size(); ++i) {
-      const bool above = io.x[i] > 0;
-      if (!above) io.dw[i % c] += io.dy[i] * io.x[i];
+      const bool above = io.x[0][i] > 0;
+      if (!above) io.dw[i % c] += io.dy[i] * io.x[0][i];
       // dx is null if no layer before this one has weights.
-      if (io.dx != nullptr) io.dx[i] = above ? io.dy[i] : io.w[i % c] * io.dy[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = above ? io.dy[i] : io.w[i % c] * io.dy[i];
     }
   }
 };

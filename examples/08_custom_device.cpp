@@ -45,14 +45,15 @@ struct ls::Kernel<ls::DenseOp, MyDevice> : ls::KernelTraits {
   }
   static void forward(const Op& op, const ls::Io<MyDevice>& io) {
     std::fill_n(io.y, io.step.count * op.out().size(), 0.0f);
-    each(op, io, [&](auto y, auto w, auto x, bool b) { io.y[y] += io.w[w] * (b ? 1 : io.x[x]); });
+    each(op, io,
+         [&](auto y, auto w, auto x, bool b) { io.y[y] += io.w[w] * (b ? 1 : io.x[0][x]); });
   }
   static void backward(const Op& op, const ls::Io<MyDevice>& io) {
     std::fill_n(io.dw, op.weights(), 0.0f);
-    if (io.dx) std::fill_n(io.dx, io.step.count * op.in().size(), 0.0f);  // null: not needed
+    if (io.dx[0]) std::fill_n(io.dx[0], io.step.count * op.in().size(), 0.0f);  // null: not needed
     each(op, io, [&](auto y, auto w, auto x, bool b) {
-      io.dw[w] += io.dy[y] * (b ? 1 : io.x[x]);
-      if (io.dx && !b) io.dx[x] += io.dy[y] * io.w[w];
+      io.dw[w] += io.dy[y] * (b ? 1 : io.x[0][x]);
+      if (io.dx[0] && !b) io.dx[0][x] += io.dy[y] * io.w[w];
     });
   }
 };

@@ -23,7 +23,7 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
     const std::size_t c = op.channels();
     const float *const gamma = io.w, *const beta = io.w + (op.scale ? c : 0);
     for (std::size_t row = 0; row < io.step.count * op.rows(); ++row) {
-      const float* const x = io.x + row * c;
+      const float* const x = io.x[0] + row * c;
       float *const y = io.y + row * c, *const saved = reinterpret_cast<float*>(io.saved) + 2 * row;
       const float mean = saved[0] = average(c, [&](auto k) { return x[k]; });
       const float variance = average(c, [&](auto k) { return (x[k] - mean) * (x[k] - mean); });
@@ -38,15 +38,15 @@ struct ls::Kernel<ls::LayerNormalizationOp, ls::Cpu> : ls::KernelTraits {
     float *const d_gamma = io.dw, *const d_beta = io.dw + (op.scale ? c : 0);
     std::fill_n(io.dw, op.weights(), 0.0f);
     for (std::size_t row = 0; row < io.step.count * op.rows(); ++row) {
-      const float *const x = io.x + row * c, *const dy = io.dy + row * c;
+      const float *const x = io.x[0] + row * c, *const dy = io.dy + row * c;
       const float* const saved = reinterpret_cast<const float*>(io.saved) + 2 * row;
       const auto n = [=](auto k) { return (x[k] - saved[0]) * saved[1]; };
       const auto g = [&](auto k) { return op.scale ? io.w[k] * dy[k] : dy[k]; };
       for (std::size_t k = 0; op.scale && k < c; ++k) d_gamma[k] += dy[k] * n(k);
       for (std::size_t k = 0; op.center && k < c; ++k) d_beta[k] += dy[k];
-      if (io.dx == nullptr) continue;  // no layer before this one has weights
+      if (io.dx[0] == nullptr) continue;  // no layer before this one has weights
       const float a = average(c, g), b = average(c, [&](auto k) { return n(k) * g(k); });
-      for (std::size_t k = 0; k < c; ++k) io.dx[row * c + k] = saved[1] * (g(k) - a - n(k) * b);
+      for (std::size_t k = 0; k < c; ++k) io.dx[0][row * c + k] = saved[1] * (g(k) - a - n(k) * b);
     }
   }
   /// The mean of f(0) ... f(n - 1). Sixteen partial sums fill a vector register.

@@ -216,13 +216,13 @@ template <>
 struct Kernel<archetype::ScaleOp, archetype::Device> : KernelTraits {
   static constexpr bool keeps_x = true;
   static void forward(const archetype::ScaleOp& op, const Io<archetype::Device>& io) {
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[0][i];
   }
   static void backward(const archetype::ScaleOp& op, const Io<archetype::Device>& io) {
     io.dw[0] = 0;
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      io.dw[0] += io.x[i] * io.dy[i];
-      if (io.dx != nullptr) io.dx[i] = io.w[0] * io.dy[i];
+      io.dw[0] += io.x[0][i] * io.dy[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = io.w[0] * io.dy[i];
     }
   }
 };

@@ -120,8 +120,8 @@ template <>
 struct ls::Kernel<ls::DenseOp, Counting> : ls::Kernel<ls::DenseOp, ls::Reference<float>> {
   using Base = ls::Kernel<ls::DenseOp, ls::Reference<float>>;
   static ls::Io<ls::Reference<float>> as_reference(const ls::Io<Counting>& io) {
-    return {io.step,  io.device, io.key,     io.x,  io.x2, io.y,   io.w, io.state,
-            io.saved, io.once,   io.scratch, io.dy, io.dx, io.dx2, io.dw};
+    return {io.step,  io.device, io.key,     io.x,  io.y,  io.w, io.state,
+            io.saved, io.once,   io.scratch, io.dy, io.dx, io.dw};
   }
   static void forward(const ls::DenseOp& op, const ls::Io<Counting>& io, auto&... prepared) {
     Base::forward(op, as_reference(io), prepared...);

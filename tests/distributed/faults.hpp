@@ -199,11 +199,11 @@ template <class T>
 struct Kernel<distributed::TrapOp, Reference<T>> : KernelTraits {
   static void forward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
     if (io.step.training) distributed::fault_point(distributed::Place::forward, io.step.step);
-    std::copy_n(io.x, io.step.count * op.in.size(), io.y);
+    std::copy_n(io.x[0], io.step.count * op.in.size(), io.y);
   }
   static void backward(const distributed::TrapOp& op, const Io<Reference<T>>& io) {
     distributed::fault_point(distributed::Place::backward, io.step.step);
-    if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+    if (io.dx[0] != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -115,6 +116,9 @@ struct OpOf<lockstep::Constant<V>> {
   using type = std::remove_cvref_t<decltype(V)>;
 };
 
+/// The largest number of operands of a kernel in the tests.
+inline constexpr std::size_t most_operands = 2;
+
 /// Memory sharing that a plan may apply.
 struct Sharing {
   bool y_is_x = false;
@@ -143,7 +147,8 @@ struct OpCalls {
   using Pass = void (*)(const void* op, const lockstep::Io<D>&, void* prepared);
   const void* op;
   std::size_t out_size, saved, saved_once;
-  bool keeps_x, keeps_y, keeps_x2, updates, in_place, dx_in_place;
+  std::array<bool, most_operands> keeps_x;
+  bool keeps_y, updates, in_place, dx_in_place;
   lockstep::detail::PreparedOp (*prepare)(const void* op, typename D::Context&, std::size_t count);
   Pass forward, backward;
 };
@@ -151,19 +156,21 @@ template <class D, class OpOrConstant>
 OpCalls<D> calls_of(const OpOrConstant& constant_or_op) {
   using TheOp = typename OpOf<OpOrConstant>::type;
   using K = lockstep::Kernel<TheOp, D>;
-  static_assert(!K::in_place || !K::keeps_x, "an in-place kernel cannot keep x");
   // As the engine calls it: in the compiled form, a kernel of the library is compiled once.
   using Calls = lockstep::detail::KernelCalls<
       TheOp, D, std::is_same_v<OpOrConstant, TheOp> && lockstep::detail::of_library<TheOp, D>,
       OpOrConstant>;
   const TheOp& op = constant_or_op;
+  std::array<bool, most_operands> keeps_x;
+  for (std::size_t i = 0; i < most_operands; ++i)
+    keeps_x[i] = lockstep::detail::keeps_operand<K>(op, i);
+  if (K::in_place && keeps_x[0]) throw std::logic_error("an in-place kernel cannot keep x");
   return {&op,
           op.out().size(),
           K::saved(op),
           K::saved_once(op),
-          K::keeps_x,
+          keeps_x,
           K::keeps_y,
-          K::keeps_x2,
           K::updates,
           K::in_place,
           K::dx_in_place,
@@ -203,11 +210,12 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
       lockstep::whole_batch(count, options.pass, options.first_ordinal), options.training,
       options.seed, 0, options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
   const bool binary = !options.x2.empty();
+  std::array<const A*, most_operands> x_of{x_memory.data(), binary ? x2_memory.data() : nullptr};
+  std::array<A*, most_operands> dx_of{};
   lockstep::Io<D> io{step,
                      context,
                      options.key,
-                     x_memory.data(),
-                     binary ? x2_memory.data() : nullptr,
+                     x_of.data(),
                      y.data(),
                      w_memory.data(),
                      state_memory.data(),
@@ -215,8 +223,7 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
                      once.data(),
                      nullptr,
                      nullptr,
-                     nullptr,
-                     nullptr,
+                     dx_of.data(),
                      nullptr};
   if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
   if (op.saved == 0) io.saved = nullptr;
@@ -239,20 +246,20 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
   call(op.forward);
   result.y = as<T>(y.download());
   if (options.training) {
-    if (!op.keeps_x && !in_place) x_memory.poison();
+    if (!op.keeps_x[0] && !in_place) x_memory.poison();
     if (!op.keeps_y) y.poison();
-    if (!op.keeps_x2) x2_memory.poison();
+    if (!op.keeps_x[1]) x2_memory.poison();
     // As in the engine.
-    if (!op.keeps_x) io.x = nullptr, io.batch = nullptr;
+    for (std::size_t i = 0; i < most_operands; ++i)
+      if (!op.keeps_x[i]) x_of[i] = nullptr;
+    if (!op.keeps_x[0]) io.batch = nullptr;
     if (!op.keeps_y) io.y = nullptr;
-    if (!op.keeps_x2) io.x2 = nullptr;
     dy_memory.upload(as<A>(dy));
     io.dy = dy_memory.data();
     auto& dx = sharing.dx_is_x ? x_memory : dx_memory;
     PoisoningUpdate<T> update{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
     if (op.updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(update);
-    io.dx = options.want_dx ? dx.data() : nullptr;
-    io.dx2 = binary ? dx2_memory.data() : nullptr;
+    dx_of = {options.want_dx ? dx.data() : nullptr, binary ? dx2_memory.data() : nullptr};
     io.dw = w.empty() ? nullptr : dw_memory.data();
     call(op.backward);
     if (options.want_dx) result.dx = as<T>(dx.download());

@@ -36,9 +36,10 @@ template <class T>
 using UpdateRef = FunctionRef<void(T* dw, std::size_t count)>;
 
 /// The operands of one kernel call. Shapes are those of the op, with a leading dimension of
-/// step.count. Operands that a kernel did not request are null: `x`, `x2` and `y` in backward
-/// without `keeps_x`, `keeps_x2` and `keeps_y`, `saved` and `once` of size 0, `w`, `dw` and `state`
-/// of ops without parameters. `dw` of a frozen layer is null, if the kernel has `skips_dw`.
+/// step.count. Operand i of the op is `x[i]`, its gradient `dx[i]`; a layer with one input has `x[0]`.
+/// Pointers that a kernel did not request are null: `x[i]` and `y` in backward without `keeps_x` and `keeps_y`,
+/// `saved` and `once` of size 0, `w`, `dw` and `state` of ops without parameters. `dw` of a frozen
+/// layer is null, if the kernel has `skips_dw`.
 template <class D>
 struct Io {
   using T = typename D::real;
@@ -47,8 +48,7 @@ struct Io {
   const StepContext& step;
   Context& device;
   std::uint64_t key;   ///< of the layer, for random draws; mix it with seed and pass
-  const A* x;          ///< input
-  const A* x2;         ///< second input of a binary op, or null
+  const A* const* x;   ///< the inputs, as many as the op has operands
   A* y;                ///< output
   const T* w;          ///< weights of the layer, in the order of parameters()
   T* state;            ///< non-trainable parameters of the layer
@@ -56,10 +56,9 @@ struct Io {
   std::byte* once;     ///< saved_once(op) bytes, kept from forward to backward
   std::byte* scratch;  ///< workspace of the size that Prepared requested, valid during this call
   A* dy;               ///< gradient of y; its memory may be overwritten by backward
-  A* dx;               ///< gradient of x; null if not needed
-  A* dx2;              ///< gradient of x2; null if not needed
+  A* const* dx;        ///< gradients of the inputs; dx[i] is null if not needed
   T* dw;               ///< gradient of w; null if not needed, for a kernel with `skips_dw`
-  /// The unrounded x, if A is not T and x is the batch; null otherwise.
+  /// The unrounded x[0], if A is not T and x[0] is the batch; null otherwise.
   const T* batch = nullptr;
   /// Update within backward, or empty. Only kernels with `updates` may call it.
   UpdateRef<T> update = {};
@@ -68,12 +67,13 @@ struct Io {
 /// Requirements of a kernel on the plan. A kernel hides the members that differ from these
 /// defaults.
 struct KernelTraits {
-  static constexpr bool keeps_x = false;            ///< backward reads io.x
-  static constexpr bool keeps_x2 = false;           ///< backward reads io.x2
+  /// Backward reads the inputs, all of io.x. A kernel that reads some of them has a function
+  /// instead: `static constexpr bool keeps_x(const Op&, std::size_t operand)`.
+  static constexpr bool keeps_x = false;
   static constexpr bool keeps_y = false;            ///< backward reads io.y
-  static constexpr bool in_place = false;           ///< y may alias x
+  static constexpr bool in_place = false;           ///< y may alias x[0]
   static constexpr bool handles_recompute = false;  ///< forward checks io.step.is_recompute
-  static constexpr bool dx_in_place = false;        ///< dx may alias x
+  static constexpr bool dx_in_place = false;        ///< dx[0] may alias x[0]
   /// Backward writes no dw if io.dw is null, as it is in a frozen layer. For other kernels the engine
   /// then passes memory that nothing reads.
   static constexpr bool skips_dw = false;
@@ -105,7 +105,8 @@ struct ForwardOnly {};
 /// what only backward uses, and forward must give the same bits. A kernel of `const Op&` is
 /// compiled once for all ops of its type and reads their values at run time; one of `Constant` is
 /// compiled for each op. A kernel that cannot write dx has `static constexpr bool has_dx(const
-/// Op&)`; a model that needs this dx does not compile.
+/// Op&)`; a model that needs this dx does not compile. An operand without a gradient on any device is
+/// one for which the op's `has_gradient` is false.
 ///
 /// Losses and metrics have kernels with `run` (concepts/loss.hpp, metric.hpp), optimizers with
 /// `update` (concepts/optimizer.hpp).
@@ -145,6 +146,15 @@ template <class Op, class D>
 concept Weighs = HasKernel<Op, D> && requires { requires Kernel<Op, D>::weighs; };
 
 namespace detail {
+/// Whether backward of the kernel K reads operand i.
+template <class K, class Op>
+constexpr bool keeps_operand([[maybe_unused]] const Op& op, [[maybe_unused]] std::size_t i) {
+  if constexpr (requires { K::keeps_x(op, i); })
+    return K::keeps_x(op, i);
+  else
+    return K::keeps_x;
+}
+
 /// The prepared state of the kernel K: for forward alone if `only` is a ForwardOnly and K has such
 /// a `prepare`.
 template <class K, class Op, class Context, std::same_as<ForwardOnly>... Only>

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/core/parameter.hpp"
 #include "lockstep/core/shape.hpp"
@@ -22,6 +24,8 @@ namespace lockstep {
 ///   totals of the layer's parameters(), or the model does not compile.
 /// - `double flops() const`, optional: multiplications and additions of the forward pass of one
 ///   example.
+/// - `bool has_gradient(std::size_t operand) const`, optional: false for an operand without a
+///   gradient, such as a mask; its `io.dx[operand]` is null. All operands have one if absent.
 template <class O>
 concept Op = std::equality_comparable<O> && requires(const O& op) {
   { op.out() } -> std::same_as<Shape>;
@@ -40,6 +44,13 @@ constexpr std::size_t state_of(const auto& op) {
     return op.state();
   else
     return 0;
+}
+/// Whether the result of an op has a derivative by this operand.
+constexpr bool has_gradient(const auto& op, [[maybe_unused]] std::size_t operand) {
+  if constexpr (requires { op.has_gradient(operand); })
+    return op.has_gradient(operand);
+  else
+    return true;
 }
 }  // namespace detail
 
@@ -88,9 +99,34 @@ template <class L>
 concept HasActivation =
     requires { typename L::activation; } && !std::is_void_v<typename L::activation>;
 
-/// A rule that merges two branches of a model: `name`; `accepts(a, b)`, whether values of these
-/// shapes can be merged; `op(a, b)`, whose kernel reads x and x2, and sets `keeps_x` and `keeps_x2`
-/// if backward reads them too, as a product does. Add and Concatenate are such rules.
+namespace detail {
+template <class L, class Operands>
+inline constexpr bool accepts_operands = false;
+template <class L, std::size_t... I>
+  requires requires(std::array<Shape, sizeof...(I)> in) {
+    { L::accepts(in[I]...) } -> std::same_as<bool>;
+    { L::op(in[I]...) } -> Op;
+  }
+inline constexpr bool accepts_operands<L, std::index_sequence<I...>> = true;
+}  // namespace detail
+
+/// A layer with `Count` operands: `accepts(a, b, ...)` and `op(a, b, ...)` with a shape for each, and
+/// `parameters(a, b, ...)` if it has some. Its kernel reads operand i at `io.x[i]`. A layer may have
+/// overloads for several numbers of operands.
+/// \code
+///   struct Bilinear {  // a' W b + bias
+///     static constexpr std::string_view name = "bilinear";
+///     static constexpr bool accepts(Shape a, Shape b) { return a.rank == 1 && b.rank == 1; }
+///     static constexpr std::array<Parameter, 2> parameters(Shape a, Shape b);
+///     static constexpr BilinearOp op(Shape a, Shape b) { return {a[0], b[0]}; }
+///   };
+///   Let<"score", From<"user", "item">, Bilinear>
+/// \endcode
+template <class L, std::size_t Count>
+concept LayerOf = HasName<L> && detail::accepts_operands<L, std::make_index_sequence<Count>>;
+
+/// A rule that merges two branches of a model: a layer with two operands and without parameters. Add
+/// and Concatenate are such rules.
 ///
 /// Optional members: `most_branches`, if the rule merges fewer branches than any number; `using
 /// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a,
@@ -104,10 +140,7 @@ concept HasActivation =
 ///   };
 /// \endcode
 template <class J>
-concept JoinRule = HasName<J> && requires(Shape a, Shape b) {
-  { J::accepts(a, b) } -> std::same_as<bool>;
-  { J::op(a, b) } -> Op;
-};
+concept JoinRule = LayerOf<J, 2>;
 
 /// A block of layers: Sequential, Residual, Parallel, Repeat, Recompute.
 template <class L>

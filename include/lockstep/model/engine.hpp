@@ -65,6 +65,7 @@ struct KernelEntry {
 template <class D>
 struct EnginePlan {
   std::span<const PlacedStep> step;
+  std::span<const PlacedOperand> operand;  ///< of all steps
   std::span<const Bucket> bucket;
   std::span<const KernelEntry<D>> entry;
   const std::size_t* base;  ///< index of the first entry of each op type
@@ -88,6 +89,7 @@ struct EnginePlan {
 ///   arena_     [value][gradient][saved] ...   bytes per example * count; grows with the batch
 ///   once_      [saved_once] ... [one dw]      bytes per step
 ///   scratch_   workspace of one kernel call   maximum over all ops
+///   x_, dx_    operands of one kernel call    maximum over all steps
 ///   prepared_  [count 64][count 16] ...       prepared kernels of the last 8 batch sizes
 /// \endcode
 template <class D>
@@ -156,6 +158,7 @@ class PlanEngine {
   struct Held {
     EnginePlan<D> plan;
     std::unique_ptr<PlacedStep[]> step;
+    std::unique_ptr<PlacedOperand[]> operand;
     std::unique_ptr<Bucket[]> bucket;
   };
   struct PreparedBatch {
@@ -180,7 +183,10 @@ class PlanEngine {
   [[gnu::cold]] void allocate_unread();
   void recompute_forward(StepId first, StepId last, const T* x, const StepContext& step);
   void run_backward(StepId i, const T* x, const StepContext& step, UpdateRef<T> update);
-  Io<D> io_of(const PlacedStep& s, const Places& places, const T* x, const StepContext& step) const;
+  /// The arguments of a kernel call. `place`: of the operands and of the result, in the first run of
+  /// forward or in its recomputation and backward.
+  Io<D> io_of(const PlacedStep& s, std::size_t PlacedOperand::* place, const Places& places,
+              const T* x, const StepContext& step);
   static StepContext inference_of(StepContext step) {
     step.training = false;
     return step;
@@ -208,6 +214,8 @@ class PlanEngine {
   Buffer<Context, A> batch_;  // these three are used only where A is not T
   Buffer<Context, T> output_, output_gradient_;
   Buffer<Context, T> unread_;  // dw of frozen layers whose kernels do not skip it
+  std::vector<const A*> x_;
+  std::vector<A*> dx_;
   std::array<std::unique_ptr<PreparedBatch>, max_prepared> prepared_;  // replaced in a ring
   std::size_t next_ = 0;
   PreparedBatch* current_ = nullptr;
@@ -219,6 +227,7 @@ constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
   constexpr auto& plan = Plan::plan;
   constexpr auto& table = kernel_table<Plan, KernelEntry<D>>;
   return {.step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
+          .operand = plan.operand,
           .bucket = {plan.bucket.data(), plan.buckets},
           .entry = {table.entry.data(), table.entry.size() - 1},
           .base = table.base.data(),
@@ -270,6 +279,10 @@ PlanEngine<D>::PlanEngine(Context& context, const EnginePlan<D>& plan, bool exch
       state_(context, plan.state),
       gradients_(context, plan.weights, Exchanged{}),
       once_(context, plan.once) {
+  std::size_t operands = 0;
+  for (const PlacedStep& s : plan.step) operands = std::max(operands, s.operands());
+  x_.resize(operands);
+  dx_.resize(operands);
   allocate_unread();
 }
 
@@ -291,28 +304,34 @@ void PlanEngine<D>::hold(std::string_view held) {
   held_.reset();
   if (held.empty()) return;
   const std::size_t steps = of_->step.size();
-  Held& now = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}}));
+  Held& now = *(held_ = std::make_unique<Held>(Held{*of_, {}, {}, {}}));
   now.step = std::make_unique<PlacedStep[]>(steps);
   std::copy(of_->step.begin(), of_->step.end(), now.step.get());
+  now.operand = std::make_unique<PlacedOperand[]>(of_->operand.size());
+  std::copy(of_->operand.begin(), of_->operand.end(), now.operand.get());
   std::size_t values = 1;
   for (std::size_t i = 0; i < steps; ++i)
     values = std::max(values, static_cast<std::size_t>(now.step[i].out) + 1);
   const auto has_gradient = std::make_unique<bool[]>(values);
-  has_gradient[0] = steps > 0 && now.step[0].reads_input && now.step[0].wants_dx;
+  has_gradient[0] = std::any_of(of_->operand.begin(), of_->operand.end(),
+                                [](const auto& o) { return o.is_batch && o.wants_dx; });
   const auto needs = [&](ValueId v) -> bool& { return has_gradient[static_cast<std::size_t>(v)]; };
   std::vector<Slice> trained;  // ranges of weights, ascending
   for (std::size_t i = 0; i < steps; ++i) {
     PlacedStep& s = now.step[i];
     s.is_held = held[i] == '1';
-    if (s.wants_dw() && s.completes_dw) {  // once for weights with several calls
+    if (s.wants_dw() && s.completes_dw) {   // once for weights with several calls
       trained.push_back({s.w, s.w_count});  // a fused step may stand after higher ones
       for (std::size_t k = trained.size() - 1; k > 0 && trained[k - 1].first > s.w; --k)
         std::swap(trained[k - 1], trained[k]);
     }
-    s.wants_dx = needs(s.in0);
-    s.adds_dx = s.adds_dx && s.wants_dx;
-    if (exists(s.in1)) s.wants_dx2 = needs(s.in1);
-    s.adds_dx2 = s.adds_dx2 && s.wants_dx2;
+    s.wants_dx = false;
+    for (std::size_t k = s.operands_begin; k < s.operands_end; ++k) {
+      PlacedOperand& o = now.operand[k];
+      o.wants_dx = o.wants_dx && needs(o.value);
+      o.adds_dx = o.adds_dx && o.wants_dx;
+      s.wants_dx = s.wants_dx || o.wants_dx;
+    }
     needs(s.out) = s.runs_backward();
   }
   now.bucket = std::make_unique<Bucket[]>(of_->bucket.size() + trained.size());
@@ -329,6 +348,7 @@ void PlanEngine<D>::hold(std::string_view held) {
         now.bucket[buckets++] = {begin, end, b.after};
     }
   now.plan.step = {now.step.get(), steps};
+  now.plan.operand = {now.operand.get(), of_->operand.size()};
   now.plan.bucket = {now.bucket.get(), buckets};
   plan_ = &now.plan;
   allocate_unread();
@@ -373,7 +393,8 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(pass, i, step);
-    entry.forward(entry.op, io_of(s, s.forward, x, s.infers() ? inference : step),
+    entry.forward(entry.op,
+                  io_of(s, &PlacedOperand::forward, s.forward, x, s.infers() ? inference : step),
                   current_->op[e].state.get());
   }
   if (plan_->output_is_input) return x;
@@ -422,10 +443,12 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   const PlacedStep& s = step_of(i);
   const std::size_t e = plan_->entry_of(s);
   const KernelEntry<D>& entry = plan_->entry[e];
-  Io<D> io = io_of(s, s.backward, x, step);
-  // Operands that the kernel did not request may have been overwritten by now.
-  if (!s.keeps_x) io.x = nullptr, io.batch = nullptr;
-  if (!s.keeps_x2) io.x2 = nullptr;
+  Io<D> io = io_of(s, &PlacedOperand::backward, s.backward, x, step);
+  const PlacedOperand* const operand = plan_->operand.data() + s.operands_begin;
+  // Values that the kernel did not request may have been overwritten by now.
+  for (std::size_t k = 0; k < s.operands(); ++k)
+    if (!operand[k].keeps) x_[k] = nullptr;
+  if (!operand->keeps) io.batch = nullptr;
   if (!s.keeps_y) io.y = nullptr;
   T* const dw = io.dw;
   const bool adds_dw = s.adds_dw && s.wants_dw();
@@ -440,9 +463,10 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   if (adds_dw) context_->add(dw, io.dw, s.w_count);
   if (update && s.wants_dw() && s.completes_dw && (adds_dw || !entry.updates))
     update(dw, s.w_count);
-  if (s.adds_dx) context_->add(reinterpret_cast<A*>(at(s.dx_sum)), io.dx, s.x_size * step.count);
-  if (s.adds_dx2)
-    context_->add(reinterpret_cast<A*>(at(s.dx2_sum)), io.dx2, s.x2_size * step.count);
+  for (std::size_t k = 0; k < s.operands(); ++k)
+    if (operand[k].adds_dx)
+      context_->add(reinterpret_cast<A*>(at(operand[k].dx_sum)), dx_[k],
+                    operand[k].size * step.count);
 }
 
 template <class D>
@@ -471,27 +495,31 @@ void PlanEngine<D>::recompute_forward(StepId first, StepId last, const T* x,
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(WorkPass::recompute, i, step);
-    entry.forward(entry.op, io_of(s, s.backward, x, s.infers() ? inference : recompute),
-                  current_->op[e].state.get());
+    entry.forward(
+        entry.op,
+        io_of(s, &PlacedOperand::backward, s.backward, x, s.infers() ? inference : recompute),
+        current_->op[e].state.get());
   }
 }
 
 template <class D>
-Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x,
-                           const StepContext& step) const {
+Io<D> PlanEngine<D>::io_of(const PlacedStep& s, std::size_t PlacedOperand::* at_x,
+                           const Places& places, const T* x, const StepContext& step) {
   const auto place = [&](std::size_t offset) { return reinterpret_cast<A*>(at(offset)); };
   const A* input;
   if constexpr (converts)
     input = batch_.data();
   else
     input = x;
+  const PlacedOperand* const operand = plan_->operand.data() + s.operands_begin;
+  for (std::size_t k = 0; k < s.operands(); ++k) {
+    x_[k] = operand[k].is_batch ? input : place(operand[k].*at_x);
+    dx_[k] = operand[k].wants_dx ? place(operand[k].dx) : nullptr;
+  }
   return {.step = step,
           .device = *context_,
           .key = s.key,
-          .x = s.reads_input ? input : place(places.x),
-          .x2 = !exists(s.in1)   ? nullptr
-                : s.reads_input2 ? input
-                                 : place(places.x2),
+          .x = x_.data(),
           .y = place(places.y),
           .w = s.w_count > 0 ? (s.is_frozen ? state_ : weights_).data() + s.w : nullptr,
           .state = s.state_count > 0 ? state_.data() + s.state : nullptr,
@@ -499,10 +527,9 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, const Places& places, const T* x
           .once = s.saves_once ? once_.data() + s.once : nullptr,
           .scratch = scratch_.data(),
           .dy = place(s.dy),
-          .dx = s.wants_dx ? place(s.dx) : nullptr,
-          .dx2 = s.wants_dx2 ? place(s.dx2) : nullptr,
+          .dx = dx_.data(),
           .dw = s.wants_dw() ? gradients_.data() + s.w : nullptr,
-          .batch = converts && s.reads_input ? x : nullptr};
+          .batch = converts && operand->is_batch ? x : nullptr};
 }
 
 }  // namespace lockstep::detail

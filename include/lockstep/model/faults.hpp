@@ -143,8 +143,8 @@ struct Verdict<Built, Body, Failure::layer_rejects>
                       typename LeavesOf<Body>::type{})),
                   Built::failure.position, Built::failure.first>::type {};
 template <class L, const Failure& F>
-using ParametersDifferIn = ParametersDiffer<L, F.position, F.weights, F.state,
-                                            weights_of(L::op(F.first)), state_of(L::op(F.first))>;
+using ParametersDifferIn =
+    ParametersDiffer<L, F.position, F.weights, F.state, F.op_weights, F.op_state>;
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::parameters_differ>
     : ParametersDifferIn<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(

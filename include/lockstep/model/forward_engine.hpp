@@ -55,6 +55,7 @@ struct ForwardEntry {
 template <class D>
 struct ForwardPlan {
   std::span<const PlacedStep> step;
+  std::span<const PlacedOperand> operand;  ///< of all steps
   std::span<const ForwardEntry<D>> entry;
   const std::size_t* base;  ///< index of the first entry of each op type
   std::size_t weights, state, once, arena;
@@ -74,6 +75,7 @@ struct ForwardConstants {
   static constexpr auto& table = kernel_table<ForwardPlanOf<Net, D>, ForwardEntry<D>>;
   static constexpr ForwardPlan<D> value = {
       .step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
+      .operand = plan.operand,
       .entry = {table.entry.data(), table.entry.size() - 1},
       .base = table.base.data(),
       .weights = Net::graph.weights,
@@ -108,7 +110,12 @@ class ForwardEngine {
   /// `of` and the group, which kernels see and do not call in inference, must outlive the engine.
   /// \throws UsageError, DeviceError.
   [[gnu::cold]] ForwardEngine(const D& device, const ForwardPlan<D>& of, CollectiveRef group)
-      : context_(device.open(1, 0)), plan_(&of), group_(group) {}
+      : context_(device.open(1, 0)), plan_(&of), group_(group) {
+    std::size_t operands = 0;
+    for (const PlacedStep& s : of.step) operands = std::max(operands, s.operands());
+    x_.resize(operands);
+    dx_.resize(operands);
+  }
   ForwardEngine(const ForwardEngine&) = delete;
   ForwardEngine& operator=(const ForwardEngine&) = delete;
 
@@ -165,14 +172,14 @@ class ForwardEngine {
     const auto place = [&](std::size_t offset) {
       return reinterpret_cast<A*>(at(offset, step.count));
     };
+    const PlacedOperand* const operand = plan_->operand.data() + s.operands_begin;
+    for (std::size_t k = 0; k < s.operands(); ++k)
+      x_[k] = operand[k].is_batch ? input : place(operand[k].forward);
     return {
         .step = step,
         .device = context_,
         .key = s.key,
-        .x = s.reads_input ? input : place(s.forward.x),
-        .x2 = !exists(s.in1)   ? nullptr
-              : s.reads_input2 ? input
-                               : place(s.forward.x2),
+        .x = x_.data(),
         .y = place(s.forward.y),
         .w = s.w_count > 0 ? (s.is_frozen ? parameters.state : parameters.weights) + s.w : nullptr,
         .state = s.state_count > 0 ? parameters.state + s.state : nullptr,
@@ -180,10 +187,9 @@ class ForwardEngine {
         .once = s.saves_once ? once_.data() + s.once : nullptr,
         .scratch = scratch_.data(),
         .dy = nullptr,
-        .dx = nullptr,
-        .dx2 = nullptr,
+        .dx = dx_.data(),
         .dw = nullptr,
-        .batch = !std::is_same_v<A, T> && s.reads_input ? x : nullptr};
+        .batch = !std::is_same_v<A, T> && operand->is_batch ? x : nullptr};
   }
 
   template <class E>
@@ -219,6 +225,8 @@ class ForwardEngine {
   Buffer<Context, A> batch_;  // these two are used only where A is not T
   Buffer<Context, T> output_;
   std::vector<std::unique_ptr<std::vector<PreparedOp>>> prepared_;  // by number of examples
+  std::vector<const A*> x_;                                         // operands of one kernel call
+  std::vector<A*> dx_;                                              // null
   std::atomic<std::size_t> working_{0};
 };
 

@@ -11,9 +11,10 @@
 namespace lockstep::detail {
 
 /// Needs in inference: backward reads nothing.
-template <std::size_t Size>
-constexpr Needs<Size> without_backward(Needs<Size> needs) {
-  for (KernelNeeds& k : needs.kernel.item) k.keeps_x = k.keeps_x2 = k.keeps_y = false;
+template <std::size_t Size, std::size_t Operands>
+constexpr Needs<Size, Operands> without_backward(Needs<Size, Operands> needs) {
+  for (KernelNeeds& k : needs.kernel.item) k.keeps_y = false;
+  needs.operand = {};
   needs.has_gradient = {};
   return needs;
 }
@@ -40,16 +41,16 @@ constexpr auto lay_out_forward() {
     bytes[v] = elements[v] * sizeof(ActivationOf<D>);
   }
 
-  const Needs<size> needs = without_backward(needs_of<D>(fused));
+  const auto needs = without_backward(needs_of<D>(fused));
   const Timetable<size> times = forward_timetable<size>(fused.end);
   const Sharing<size> sharing = sharing_of(fused, needs, false);
-  Lifetimes<size, false> lifetimes(fused, needs, times, sharing);
+  Lifetimes<size, graph.operand.size(), false> lifetimes(fused, needs, times, sharing);
   if (is_computed(fused.output))
     lifetimes.activation(fused.output).needed_at(static_cast<int>(fused.end), bytes[fused.output]);
   for (StepId i{}; i < fused.end; ++i) add_values(lifetimes, i, bytes);
 
   auto p = copy_steps(fused, elements);
-  static_cast<ArenaSize&>(p) = place_all(p.step, lifetimes);
+  static_cast<ArenaSize&>(p) = place_all(p.step, p.operand, lifetimes);
   p.output_is_input = fused.output == ValueId::batch;
   if (!p.output_is_input) p.output = lifetimes.activation(fused.output).offset;
   return p;

@@ -1,9 +1,9 @@
 /// \file
 /// The first stage of a plan: removes views and applies the device's rewrite rules. Invariants:
 /// rules match along the data flow, not the list of nodes; a fused step stands at the position of
-/// its last op, where its second operand is available; ops are not fused if their weights are not
-/// adjacent, if only some of those with parameters are frozen, or if the edge of a Recompute block
-/// separates them; each rule is one linear pass.
+/// its last op, where its other operands are available; ops are not fused if their weights are not
+/// adjacent, if only some of those with parameters are frozen, if more than one has several operands,
+/// or if the edge of a Recompute block separates them; each rule is one linear pass.
 /// \code
 ///   graph    conv2d   batch_normalization   flatten   re_lu   dense
 ///   views    conv2d   batch_normalization             re_lu   dense
@@ -12,7 +12,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -36,15 +38,22 @@ struct PlanStep : Node {
 LOCKSTEP_COLD_DECL std::string layers_of(const PlanStep& step, const Node* nodes);
 
 /// The steps in the order of forward, as input of the next pass.
-template <std::size_t Size>
+template <std::size_t Size, std::size_t Operands>
 struct StepList {
   Table<StepId, PlanStep, Size> step{};
+  std::array<ValueId, Operands> operand{};  ///< of all steps, as in Graph; some belong to no step
   StepId end{};
   ValueId output{};
+
+  constexpr std::span<const ValueId> operands_of(const PlanStep& s) const {
+    return s.operands_of(operand);
+  }
+  /// The first operand of a step.
+  constexpr ValueId input_of(const PlanStep& s) const { return operand[s.operands_begin]; }
 };
 
-template <class Ops, std::size_t Size>
-struct FusedGraph : StepList<Size> {
+template <class Ops, std::size_t Size, std::size_t Operands>
+struct FusedGraph : StepList<Size, Operands> {
   OpPool<Size, Ops> pool{};
 };
 
@@ -73,18 +82,15 @@ struct Readers {
   Table<ValueId, int, Size> count{};
   Table<ValueId, StepId, Size> last{};
 };
-template <std::size_t Size>
-constexpr Readers<Size> readers_of(const StepList<Size>& steps) {
+template <std::size_t Size, std::size_t Operands>
+constexpr Readers<Size> readers_of(const StepList<Size, Operands>& steps) {
   Readers<Size> result;
   const auto reads = [&](ValueId v, StepId i) {
-    if (!exists(v)) return;
     result.last[v] = i;
     ++result.count[v];
   };
-  for (StepId i{}; i < steps.end; ++i) {
-    reads(steps.step[i].in0, i);
-    reads(steps.step[i].in1, i);
-  }
+  for (StepId i{}; i < steps.end; ++i)
+    for (const ValueId v : steps.operands_of(steps.step[i])) reads(v, i);
   reads(steps.output, steps.end);
   return result;
 }
@@ -93,17 +99,17 @@ constexpr Readers<Size> readers_of(const StepList<Size>& steps) {
 template <std::size_t Length>
 struct Chain {
   std::array<StepId, Length> at{};
-  ValueId second = ValueId::none;  ///< the operand that is not produced within the chain, or none
+  std::size_t merging = 0;  ///< the one with several operands, if there is one
   bool found = false;
 };
 
 /// The chain with op types `wanted` that begins with step `first`.
-template <std::size_t Size, std::size_t Length>
-constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Size>& readers,
+template <std::size_t Size, std::size_t Operands, std::size_t Length>
+constexpr Chain<Length> chain_from(const StepList<Size, Operands>& steps,
+                                   const Readers<Size>& readers,
                                    const std::array<int, Length>& wanted, StepId first) {
   Chain<Length> result;
   result.at[0] = first;
-  result.second = steps.step[first].in1;
   if (steps.step[first].type != wanted[0]) return result;
   for (std::size_t k = 1; k < Length; ++k) {
     const ValueId v = steps.step[result.at[k - 1]].out;
@@ -111,7 +117,9 @@ constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Si
     result.at[k] = readers.last[v];
     const PlanStep& next = steps.step[result.at[k]];
     if (next.type != wanted[k] || next.segment != steps.step[first].segment) return result;
-    if (exists(next.in1)) result.second = next.in0 == v ? next.in1 : next.in0;
+    if (next.operands() == 1) continue;
+    if (result.merging > 0 || steps.step[first].operands() > 1) return result;
+    result.merging = k;
   }
   result.found = true;
   return result;
@@ -120,8 +128,9 @@ constexpr Chain<Length> chain_from(const StepList<Size>& steps, const Readers<Si
 /// Whether the weights of the steps form one contiguous range, and likewise their state, as a
 /// kernel has one pointer for each, and all steps with parameters or none of them are frozen. Weights
 /// with several calls are not joined to others.
-template <std::size_t Size, std::size_t Length>
-constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepId, Length>& at) {
+template <std::size_t Size, std::size_t Operands, std::size_t Length>
+constexpr bool ranges_adjoin(const StepList<Size, Operands>& steps,
+                             const std::array<StepId, Length>& at) {
   std::size_t w_end = 0, state_end = 0;
   bool has_weights = false, has_shared = false, has_frozen = false, has_other = false;
   for (const StepId i : at) {
@@ -142,12 +151,32 @@ constexpr bool ranges_adjoin(const StepList<Size>& steps, const std::array<StepI
   return true;
 }
 
+/// The operands of a fused step: what the chain begins with, then the others of the merging step, in
+/// whose range they are.
+/// \code
+///   batch_normalization of 1 to 2; add of 4, 2         operands  1   4, 2
+///   batch_normalization+add                                          1, 4
+/// \endcode
+template <std::size_t Size, std::size_t Operands, std::size_t Length>
+constexpr void join_operands(StepList<Size, Operands>& steps, const Chain<Length>& chain,
+                             PlanStep& fused) {
+  if (chain.merging == 0) return;
+  const PlanStep& merging = steps.step[chain.at[chain.merging]];
+  const ValueId within = steps.step[chain.at[chain.merging - 1]].out;
+  std::size_t k = merging.operands_begin;
+  while (steps.operand[k] != within) ++k;
+  for (; k > merging.operands_begin; --k) steps.operand[k] = steps.operand[k - 1];
+  steps.operand[k] = steps.input_of(fused);
+  fused.operands_begin = merging.operands_begin;
+  fused.operands_end = merging.operands_end;
+}
+
 /// A step with the layers, weights and state of all steps of the chain; its op is still the first
 /// one's.
-template <std::size_t Size, std::size_t Length>
-constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& chain) {
+template <std::size_t Size, std::size_t Operands, std::size_t Length>
+constexpr PlanStep join_steps(StepList<Size, Operands>& steps, const Chain<Length>& chain) {
   PlanStep fused = steps.step[chain.at[0]];
-  fused.in1 = chain.second;
+  join_operands(steps, chain, fused);
   for (std::size_t k = 1; k < Length; ++k) {
     const PlanStep& part = steps.step[chain.at[k]];
     for (int j = 0; j < part.node_count; ++j)
@@ -168,8 +197,8 @@ constexpr PlanStep join_steps(const StepList<Size>& steps, const Chain<Length>& 
 }
 
 /// Removes the steps with type -1.
-template <std::size_t Size>
-constexpr void drop_joined(StepList<Size>& steps) {
+template <std::size_t Size, std::size_t Operands>
+constexpr void drop_joined(StepList<Size, Operands>& steps) {
   StepId kept{};
   for (StepId i{}; i < steps.end; ++i) {
     if (steps.step[i].type < 0) continue;
@@ -181,8 +210,9 @@ constexpr void drop_joined(StepList<Size>& steps) {
 
 /// Applies one rule of device D to the whole graph. `wants_input`: the gradient of the batch is
 /// needed.
-template <class D, class Rule, class Ops, std::size_t Size, class... Pattern, std::size_t... K>
-constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Pattern...>,
+template <class D, class Rule, class Ops, std::size_t Size, std::size_t Operands, class... Pattern,
+          std::size_t... K>
+constexpr void apply_rule(FusedGraph<Ops, Size, Operands>& p, bool wants_input, List<Pattern...>,
                           std::index_sequence<K...>) {
   constexpr std::size_t length = sizeof...(Pattern);
   using Result = typename Rule::result;
@@ -190,7 +220,7 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Patte
   const Readers<Size> readers = readers_of(p);
   for (StepId i{}; i < p.end; ++i) {
     if constexpr (requires { requires Result::reads_batch; }) {
-      if (wants_input || p.step[i].in0 != ValueId::batch) continue;
+      if (wants_input || p.input_of(p.step[i]) != ValueId::batch) continue;
     }
     const Chain<length> chain = chain_from(p, readers, wanted, i);
     if (!chain.found || !ranges_adjoin(p, chain.at)) continue;
@@ -220,15 +250,15 @@ constexpr void apply_rule(FusedGraph<Ops, Size>& p, bool wants_input, List<Patte
   drop_joined(p);
 }
 
-/// The values that a node reads from memory of their own.
+/// The values that nodes read from memory of their own.
 template <std::size_t Size>
-constexpr Table<ValueId, bool, Size> values_read(const Node* node, std::size_t nodes,
+constexpr Table<ValueId, bool, Size> values_read(std::span<const Node> nodes,
+                                                 std::span<const ValueId> operands,
                                                  ValueId output) {
   Table<ValueId, bool, Size> result{};
-  for (std::size_t i = 0; i < nodes; ++i) {
-    if (!node[i].reads_row) result[node[i].in0] = true;
-    if (exists(node[i].in1)) result[node[i].in1] = true;
-  }
+  for (const Node& n : nodes)
+    if (!n.reads_row)
+      for (const ValueId v : n.operands_of(operands)) result[v] = true;
   result[output] = true;
   return result;
 }
@@ -236,21 +266,21 @@ constexpr Table<ValueId, bool, Size> values_read(const Node* node, std::size_t n
 /// Appends the nodes that are not views and replaces the output of each view by its input. `view`
 /// is the type index of views. Parts of the network's row, of type index `part`, are left out if all
 /// that reads them reads the row itself.
-template <std::size_t Size>
-constexpr void add_nodes(StepList<Size>& steps, const Node* node, std::size_t nodes, int view,
-                         int part, ValueId output) {
+template <std::size_t Size, std::size_t Operands>
+constexpr void add_nodes(StepList<Size, Operands>& steps, std::span<const Node> nodes,
+                         std::span<const ValueId> operands, int view, int part, ValueId output) {
   Table<ValueId, ValueId, Size> alias{};  // the value that an output of a view stands for
   Table<ValueId, bool, Size> is_read{};
-  if (part >= 0) is_read = values_read<Size>(node, nodes, output);
-  for (std::size_t i = 0; i < nodes; ++i) {
-    const Node& n = node[i];
-    alias[n.out] = n.type == view ? alias[n.in0] : n.out;
+  if (part >= 0) is_read = values_read<Size>(nodes, operands, output);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& n = nodes[i];
+    alias[n.out] = n.type == view ? alias[operands[n.operands_begin]] : n.out;
     if (n.type == view || (n.type == part && !is_read[n.out])) continue;
     PlanStep& s = steps.step[steps.end];
     static_cast<Node&>(s) = n;
     s.nodes[0] = i;
-    s.in0 = n.reads_row ? ValueId::batch : alias[n.in0];
-    if (exists(n.in1)) s.in1 = alias[n.in1];
+    for (std::size_t k = n.operands_begin; k < n.operands_end; ++k)
+      steps.operand[k] = n.reads_row ? ValueId::batch : alias[operands[k]];
     ++steps.end;
   }
   steps.output = alias[output];
@@ -262,7 +292,7 @@ constexpr auto fuse(List<Rules...>, bool wants_input = false) {
   using GraphOps = typename std::remove_cvref_t<decltype(graph)>::ops;
   using Ops = PlanOps<D, GraphOps>;
   constexpr std::size_t nodes = static_cast<std::size_t>(graph.nodes);
-  FusedGraph<Ops, nodes + 1> p;
+  FusedGraph<Ops, nodes + 1, graph.operand.size()> p;
   const auto copy = [&]<class... Os>(List<Os...>) {
     const auto copy_bin = [](auto& to, const auto& from) {
       for (std::size_t i = 0; i < from.count; ++i) to.op[i] = from.op[i];
@@ -277,7 +307,7 @@ constexpr auto fuse(List<Rules...>, bool wants_input = false) {
       if (i++ == type) result = t;
     return result;
   };
-  add_nodes(p, graph.node.data(), nodes, index_in<ViewOp>(GraphOps{}),
+  add_nodes(p, std::span(graph.node).first(nodes), graph.operand, index_in<ViewOp>(GraphOps{}),
             index_in<RowSliceOp>(GraphOps{}), graph.output);
   for (StepId i{}; i < p.end; ++i) p.step[i].type = plan_type(p.step[i].type, GraphOps{});
   for (std::size_t length = PlanStep::max_fused; length > 1; --length) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,12 +49,19 @@ struct OpPool<Capacity, List<Ops...>> : OpBin<Ops, Capacity>... {
   }
 };
 
-/// A layer of the model.
+/// A layer of the model. Its operands are a range of an array that all nodes share, so that there
+/// may be any number of them:
+/// \code
+///   node      dense     dense_1   add
+///   operands  0         0         1, 2       values
+///             [0, 1)    [1, 2)    [2, 4)     ranges
+/// \endcode
 struct Node {
-  int type = 0;                               ///< index of the op's type in Graph::ops
-  std::size_t op = 0;                         ///< index of the op's value in its OpBin
-  ValueId in0{}, in1 = ValueId::none, out{};  ///< a unary op has no in1
-  std::size_t w = 0, w_count = 0;             ///< range in the flat weights, or state if frozen
+  int type = 0;        ///< index of the op's type in Graph::ops
+  std::size_t op = 0;  ///< index of the op's value in its OpBin
+  std::size_t operands_begin = 0, operands_end = 0;
+  ValueId out{};
+  std::size_t w = 0, w_count = 0;  ///< range in the flat weights, or state if frozen
   std::size_t state = 0, state_count = 0;
   std::string_view name, class_name;  ///< "conv2d", "Conv2D"
   std::string_view block;             ///< path of its named blocks, "decoder"; empty outside
@@ -68,6 +77,11 @@ struct Node {
   bool is_frozen = false;             ///< has parameters, all of which are in the flat state
   double flops = 0;                   ///< forward pass, per example
 
+  constexpr std::size_t operands() const { return operands_end - operands_begin; }
+  /// The values that the layer reads, of all in the array of its graph or plan.
+  constexpr std::span<const ValueId> operands_of(std::span<const ValueId> all) const {
+    return all.subspan(operands_begin, operands());
+  }
   /// Whether the layer has weights that training changes.
   constexpr bool trains() const { return w_count > 0 && !is_frozen; }
 };
@@ -124,13 +138,15 @@ struct Failure {
   Kind kind = none;
   int position = 0;  ///< index of the layer among the leaves
   Shape first{}, second{};
-  std::size_t weights = 0, state = 0;  ///< totals of the layer's parameters(), if they differ
+  /// If they differ: totals of the layer's parameters(), and what its op expects.
+  std::size_t weights = 0, state = 0, op_weights = 0, op_state = 0;
 };
 
-/// Counts nodes, parameters and named blocks by the same walk as Graph, to size the arrays of Graph
-/// and BlockPaths.
+/// Counts nodes, their operands, parameters and named blocks by the same walk as Graph, to size the
+/// arrays of Graph and BlockPaths.
 struct NodeCount {
   int nodes = 0, parameters = 0, position = 0;
+  std::size_t operands = 0;
   std::size_t blocks = 0, shared = 0, outputs = 0;
   std::size_t path = 0, paths = 0;  ///< characters of the current path, and of all
   template <class L>
@@ -140,14 +156,23 @@ struct NodeCount {
     } else if constexpr (Composite<L>) {
       return L::append(*this, v);
     } else {
-      nodes += HasActivation<L> ? 2 : 1;
-      parameters += static_cast<int>(L::parameters(shape(1, 1, 1)).size());
-      return v;
+      return add_layer<L>(Failure::layer_rejects, v);
     }
+  }
+  template <class L, class... Operands>
+  constexpr ValueId add_layer(Failure::Kind, ValueId v, Operands... more) {
+    constexpr int own = HasActivation<L> ? 2 : 1;
+    nodes += own;
+    operands += own + sizeof...(more);
+    const auto any = [](auto) { return shape(1, 1, 1); };
+    if constexpr (requires { L::parameters(any(v), any(more)...); })
+      parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
+    return v;
   }
   template <class Rule>
   constexpr ValueId join(ValueId a, ValueId, Failure::Kind, int = 2) {
     ++nodes;
+    operands += 2;
     return a;
   }
   template <class L, class F>
@@ -168,15 +193,18 @@ struct NodeCount {
   template <class T>
   constexpr ValueId tie(ValueId v) {
     ++nodes;
+    ++operands;
     return v;
   }
   constexpr ValueId part(ValueId v, const RowPart&) {
     ++nodes;
+    ++operands;
     return v;
   }
   constexpr ValueId add_output(ValueId v, std::size_t) {
     ++outputs;
     ++nodes;
+    ++operands;
     return v;
   }
   constexpr void receives(ValueId, const Shape&) {}
@@ -192,20 +220,22 @@ struct SharedLayer {
   int first = 0;           ///< its first node
 };
 
-/// The graph under construction. `add` is called once per layer, in the order that `Sequential`,
-/// `Residual`, `Parallel`, `Repeat`, `Recompute`, `Frozen`, `Graph` and `Shared` define; then
-/// `finish`. `Calls`: calls of shared layers, each of which is a node or several. `Outputs`: at least
+/// The graph under construction. `add` is called once per layer, and `add_layer` for one with several
+/// operands, in the order that `Sequential`, `Residual`, `Parallel`, `Repeat`, `Recompute`, `Frozen`,
+/// `Graph` and `Shared` define; then `finish`. `Calls`: calls of shared layers, each of which is a node or several. `Outputs`: at least
 /// the number of outputs, if there are several.
 /// \code
 ///   weights   | of all layers that are not frozen |
 ///   state     | theirs                            | weights, state of each frozen layer |
 ///             0                                   trained_state                         state
 /// \endcode
-template <class Ops, std::size_t Nodes, std::size_t Parameters, std::size_t Blocks = 0,
-          std::size_t Calls = 0, std::size_t Outputs = 0>
+template <class Ops, std::size_t Nodes, std::size_t Operands, std::size_t Parameters,
+          std::size_t Blocks = 0, std::size_t Calls = 0, std::size_t Outputs = 0>
 struct Graph {
   using ops = Ops;
   std::array<Node, Nodes + 1> node{};
+  std::array<ValueId, Operands + 1> operand{};  ///< of all nodes
+  std::size_t operands = 0;                     ///< number of `operand`
   Table<ValueId, Shape, Nodes + 1> value{};
   std::array<NamedParameter, Parameters + 1> parameter{};
   OpPool<Nodes + 1, Ops> pool{};
@@ -244,50 +274,34 @@ struct Graph {
         return L::append(*this, v);
       }
     } else {
-      const Shape in = value[v];
-      if (!L::accepts(in)) {
-        failure = {Failure::layer_rejects, position, in};
-        return v;
-      }
-      auto op = L::op(in);
-      bool reads_row = false;
-      if constexpr (has_parts && requires { op.of_row(0, 0); }) reads_row = read_row(op, v);
-      Node& n = push(op, v, ValueId::none, L::name, next_ordinal(L::name));
-      n.class_name = class_name<L>();
-      n.reads_row = reads_row;
-      if constexpr (Calls > 0) {
-        if (repeats >= 0) return end_call<L>(n, op, in);
-      }
-      n.is_frozen = frozen && weights_of(op) + state_of(op) > 0;
-      if (n.is_frozen) {
-        n.w = frozen_size;
-        n.state = frozen_size + weights_of(op);
-      }
-      std::size_t w_end = n.w, state_end = n.state;
-      for (const Parameter& p : L::parameters(in)) {
-        if (!p.present) continue;
-        NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
-        static_cast<Parameter&>(q) = p;
-        q.layer = n.name;
-        q.block = n.block;
-        q.ordinal = n.ordinal;
-        q.is_frozen = p.trainable && n.is_frozen;
-        q.trainable = p.trainable && !n.is_frozen;
-        std::size_t& end = p.trainable ? w_end : state_end;
-        q.offset = end;
-        end += p.shape.size();
-      }
-      n.w_count = w_end - n.w;
-      n.state_count = state_end - n.state;
-      (n.is_frozen ? frozen_size : state) = state_end;
-      if (!n.is_frozen) weights = w_end;
-      if (n.w_count != weights_of(op) || n.state_count != state_of(op)) {
-        failure = {Failure::parameters_differ, position, in, {}, n.w_count, n.state_count};
-        return v;
-      }
-      ++position;
-      return add_activation<L>(n, op.out());
+      return add_layer<L>(Failure::layer_rejects, v);
     }
+  }
+
+  /// Adds a layer that reads v, and `more` if it has several operands; records `fault` if it does not
+  /// accept their shapes.
+  template <class L, class... Operand>
+  constexpr ValueId add_layer(Failure::Kind fault, ValueId v, Operand... more) {
+    if (failure.kind != Failure::none) return v;
+    if (!L::accepts(value[v], value[more]...)) {
+      failure = {fault, position, value[v]};
+      if constexpr (sizeof...(more) > 0) failure.second = value[std::array{more...}[0]];
+      return v;
+    }
+    auto op = L::op(value[v], value[more]...);
+    bool reads_row = false;
+    if constexpr (has_parts && sizeof...(more) == 0 && requires { op.of_row(0, 0); })
+      reads_row = read_row(op, v);
+    Node& n = push(op, {v, more...}, L::name, next_ordinal(L::name));
+    n.class_name = class_name<L>();
+    n.reads_row = reads_row;
+    const std::size_t weights_read = weights_of(op), state_read = state_of(op);
+    if constexpr (requires { L::parameters(value[v], value[more]...); })
+      add_parameters(n, weights_read, state_read, L::parameters(value[v], value[more]...));
+    else
+      add_parameters(n, weights_read, state_read, {});
+    ++position;
+    return add_activation<L>(n, op.out());
   }
 
   /// Merges two values, for Residual and Parallel; records `fault` if their shapes do not fit.
@@ -305,7 +319,7 @@ struct Graph {
       else
         return Rule::op(x, y);
     }();
-    Node& n = push(op, a, b, Rule::name, next_ordinal(Rule::name));
+    Node& n = push(op, {a, b}, Rule::name, next_ordinal(Rule::name));
     n.class_name = class_name<Rule>();
     return n.out;
   }
@@ -358,7 +372,7 @@ struct Graph {
       if (p == nullptr || p->shape.size() != matrix.w_count || !T::accepts(value[v], p->shape))
         break;
       const int first = matrix.first < 0 ? s.first : matrix.first;
-      Node& n = push(T::op(value[v], p->shape), v, ValueId::none, T::label, next_ordinal(T::label));
+      Node& n = push(T::op(value[v], p->shape), {v}, T::label, next_ordinal(T::label));
       n.class_name = class_name<T>();
       n.is_tied = true;
       if (n.first < 0) use_weights_of(n, first);
@@ -372,14 +386,18 @@ struct Graph {
   constexpr ValueId part(ValueId v, const RowPart& p) {
     if (failure.kind != Failure::none) return v;
     const RowSliceOp op{value[v], p.shape, static_cast<int>(p.offset)};
-    Node& n = push(op, v, ValueId::none, p.name, next_ordinal(p.name));
+    Node& n = push(op, {v}, p.name, next_ordinal(p.name));
     n.class_name = "InputLayer";
     return n.out;
   }
   /// For Graph: output `index` of several, flattened. Those of the network are the last ones.
   constexpr ValueId add_output(ValueId v, std::size_t index) {
     parts[index] = v;
-    return value[v].rank == 1 ? v : add<Flatten>(v);
+    if (value[v].rank == 1) return v;
+    const int leaf = position;  // Flatten is not a layer that the program names
+    const ValueId row = add<Flatten>(v);
+    position = leaf;
+    return row;
   }
   /// For Graph as a block: records an error unless v has the shape of its input.
   constexpr void receives(ValueId v, const Shape& s) {
@@ -434,7 +452,7 @@ struct Graph {
   constexpr ValueId add_activation(const Node& n, const Shape& in) {
     if constexpr (HasActivation<L>) {
       using A = typename L::activation;
-      Node& a = push(A::op(in), n.out, ValueId::none, L::name, n.ordinal);
+      Node& a = push(A::op(in), {n.out}, L::name, n.ordinal);
       a.class_name = class_name<A>();
       a.is_activation = true;
       return a.out;
@@ -447,7 +465,7 @@ struct Graph {
   constexpr bool read_row(TheOp& op, ValueId v) const {
     if (v == ValueId::batch) return false;
     const Node& n = node[static_cast<std::size_t>(v) - 1];
-    if (n.type != part_type || n.in0 != ValueId::batch) return false;
+    if (n.type != part_type || operand[n.operands_begin] != ValueId::batch) return false;
     const RowSliceOp& p = pool.template of<RowSliceOp>().op[n.op];
     op = op.of_row(static_cast<int>(p.in.size()), p.offset);
     return true;
@@ -462,20 +480,54 @@ struct Graph {
     }
     return nullptr;
   }
-  /// Ends a layer of a further call, which must have the parameters of the first.
-  template <class L, class TheOp>
-  constexpr ValueId end_call(const Node& n, const TheOp& op, const Shape& in) {
-    int i = n.parameters_begin;
-    bool same = n.w_count == weights_of(op) && n.state_count == state_of(op);
-    for (const Parameter& p : L::parameters(in))
-      if (p.present && same) same = p.shape == parameter[static_cast<std::size_t>(i++)].shape;
-    if (!same) {
-      const Node& first = node[static_cast<std::size_t>(n.first)];
-      failure = {Failure::shared_parameters_differ, position, value[first.in0], in};
-      return n.out;
+  /// Gives a layer its parameters, which must be as many as its op reads. In a further call they are
+  /// those of the first, whose shapes must be the same.
+  constexpr void add_parameters(Node& n, std::size_t weights_read, std::size_t state_read,
+                                std::span<const Parameter> all) {
+    if constexpr (Calls > 0) {
+      if (n.first >= 0) return compare_parameters(n, weights_read, state_read, all);
     }
-    ++position;
-    return add_activation<L>(n, op.out());
+    n.is_frozen = frozen && weights_read + state_read > 0;
+    if (n.is_frozen) {
+      n.w = frozen_size;
+      n.state = frozen_size + weights_read;
+    }
+    std::size_t w_end = n.w, state_end = n.state;
+    for (const Parameter& p : all) {
+      if (!p.present) continue;
+      NamedParameter& q = parameter[static_cast<std::size_t>(parameters++)];
+      static_cast<Parameter&>(q) = p;
+      q.layer = n.name;
+      q.block = n.block;
+      q.ordinal = n.ordinal;
+      q.is_frozen = p.trainable && n.is_frozen;
+      q.trainable = p.trainable && !n.is_frozen;
+      std::size_t& end = p.trainable ? w_end : state_end;
+      q.offset = end;
+      end += p.shape.size();
+    }
+    n.w_count = w_end - n.w;
+    n.state_count = state_end - n.state;
+    (n.is_frozen ? frozen_size : state) = state_end;
+    if (!n.is_frozen) weights = w_end;
+    if (n.w_count != weights_read || n.state_count != state_read)
+      failure = {.kind = Failure::parameters_differ,
+                 .position = position,
+                 .weights = n.w_count,
+                 .state = n.state_count,
+                 .op_weights = weights_read,
+                 .op_state = state_read};
+  }
+  constexpr void compare_parameters(const Node& n, std::size_t weights_read, std::size_t state_read,
+                                    std::span<const Parameter> all) {
+    int i = n.parameters_begin;
+    bool same = n.w_count == weights_read && n.state_count == state_read;
+    for (const Parameter& p : all)
+      if (p.present && same) same = p.shape == parameter[static_cast<std::size_t>(i++)].shape;
+    if (same) return;
+    const Node& first = node[static_cast<std::size_t>(n.first)];
+    failure = {Failure::shared_parameters_differ, position, value[operand[first.operands_begin]],
+               value[operand[n.operands_begin]]};
   }
   constexpr void use_weights_of(Node& n, int index) {
     Node& first = node[static_cast<std::size_t>(index)];
@@ -492,13 +544,14 @@ struct Graph {
   std::size_t frozen_size = 0;
 
   template <class TheOp>
-  constexpr Node& push(const TheOp& op, ValueId in0, ValueId in1, std::string_view name,
+  constexpr Node& push(const TheOp& op, std::initializer_list<ValueId> from, std::string_view name,
                        int ordinal) {
     Node& n = node[static_cast<std::size_t>(nodes++)];
     n.type = index_in<TheOp>(Ops{});
     n.op = pool.template of<TheOp>().add(op);
-    n.in0 = in0;
-    n.in1 = in1;
+    n.operands_begin = operands;
+    for (const ValueId v : from) operand[operands++] = v;
+    n.operands_end = operands;
     n.out = ValueId{nodes};  // value 0 is the batch
     n.w = weights;
     n.state = state;
@@ -542,6 +595,17 @@ template <Layer L>
 struct OpsOf<L> {
   using type = List<decltype(L::op(Shape{})), decltype(L::activation::op(Shape{}))>;
 };
+/// Those of a layer with several operands.
+template <class L, std::size_t... I>
+auto ops_with(std::index_sequence<I...>) {
+  using TheOp = decltype(L::op((static_cast<void>(I), Shape{})...));
+  if constexpr (HasActivation<L>)
+    return List<TheOp, decltype(L::activation::op(Shape{}))>{};
+  else
+    return List<TheOp>{};
+}
+template <class L, std::size_t Count>
+using OpsWith = decltype(ops_with<L>(std::make_index_sequence<Count>{}));
 
 /// The graph of a body on an input. One constant per stage, since clang's limit of steps applies to
 /// each.
@@ -566,7 +630,7 @@ struct Built {
   }();
   static constexpr std::array<std::string_view, count.blocks> block_paths = paths.views();
   static constexpr auto graph = [] {
-    Graph<typename Body::ops, static_cast<std::size_t>(count.nodes),
+    Graph<typename Body::ops, static_cast<std::size_t>(count.nodes), count.operands,
           static_cast<std::size_t>(count.parameters), count.blocks, count.shared, count.outputs>
         g;
     g.block_paths = block_paths;

@@ -9,7 +9,7 @@ namespace lockstep::detail {
 /// A step of a plan, in the order of forward.
 enum class StepId : int { none = -1 };
 /// A value of a graph: the batch, or the output of a node.
-enum class ValueId : int { none = -1, batch = 0 };
+enum class ValueId : int { batch = 0 };
 
 constexpr StepId& operator++(StepId& i) { return i = StepId{static_cast<int>(i) + 1}; }
 constexpr StepId& operator--(StepId& i) { return i = StepId{static_cast<int>(i) - 1}; }
@@ -17,8 +17,7 @@ constexpr ValueId& operator++(ValueId& v) { return v = ValueId{static_cast<int>(
 
 /// The step before i; `StepId::none` for the first one.
 constexpr StepId before(StepId i) { return --i; }
-/// Whether the node has this operand; a unary op has no second one.
-constexpr bool exists(ValueId v) { return v != ValueId::none; }
+/// False for `none`.
 constexpr bool exists(StepId i) { return i != StepId::none; }
 /// Whether the value is in the arena and can have a gradient, which excludes the batch.
 constexpr bool is_computed(ValueId v) { return v > ValueId::batch; }

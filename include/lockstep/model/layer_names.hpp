@@ -86,6 +86,11 @@ struct BlockPaths {
     }
     return v;
   }
+  template <class L, class Fault, class... Operands>
+  constexpr ValueId add_layer(Fault, ValueId v, Operands...) {
+    numbers.next(L::name);
+    return v;
+  }
   template <class Rule, class Fault>
   constexpr ValueId join(ValueId a, ValueId, Fault, int = 2) {
     numbers.next(Rule::name);

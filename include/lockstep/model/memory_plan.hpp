@@ -57,6 +57,7 @@ namespace detail {
 /// The results of the plan's passes, without the model's type.
 struct PlanPasses {
   std::span<const PlanStep> steps;
+  std::span<const ValueId> operands;  // of all steps
   const Node* nodes;
   std::span<const StepId> producer;      // of each value
   std::span<const ValueId> memory;       // of each value, as in Sharing
@@ -65,7 +66,7 @@ struct PlanPasses {
   std::span<const int> back, recompute;  // times of each step
   std::span<const bool> is_recomputed;   // of each step
   int end;                               // of the times
-  std::span<const ArenaBuffer> buffer;   // Lifetimes::buffer: kinds of as many as memory has
+  std::span<const ArenaBuffer> buffer;   // Lifetimes::buffer
   std::size_t shared_bytes;              // of SharedGradient
 };
 
@@ -93,7 +94,7 @@ MemoryPlan memory_plan(std::size_t examples) {
   Table<ValueId, std::size_t, size> bytes{};
   for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v)
     bytes[v] = graph.value[v].size() * sizeof(ActivationOf<D>);
-  const Needs<size> needs = needs_of<D>(fused);
+  const auto needs = needs_of<D>(fused);
   const Timetable<size> times = timetable_of(fused, needs);
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
@@ -108,13 +109,13 @@ MemoryPlan memory_plan(std::size_t examples) {
                     .gradient_bytes = all.gradient_bytes,
                     .state_bytes = all.state_bytes,
                     .averaged_state_bytes = all.averaged_state_bytes};
-  add_passes(
-      result,
-      {std::span(fused.step.item).first(static_cast<std::size_t>(fused.end)), graph.node.data(),
-       needs.producer.item, sharing.memory.item, sharing.gradient_overwrites_value.item,
-       needs.kernel.item, times.back.item, times.recompute_time.item, times.is_recomputed.item,
-       times.end, lifetimes.buffer, table.shared.bytes},
-      arena);
+  add_passes(result,
+             {std::span(fused.step.item).first(static_cast<std::size_t>(fused.end)), fused.operand,
+              graph.node.data(), needs.producer.item, sharing.memory.item,
+              sharing.gradient_overwrites_value.item, needs.kernel.item, times.back.item,
+              times.recompute_time.item, times.is_recomputed.item, times.end, lifetimes.buffer,
+              table.shared.bytes},
+             arena);
   result.flops.resize(result.times.size());
   for (StepId i{}; i < table.end(); ++i) {
     const double flops = flops_of<Net>(table.step[i]) * static_cast<double>(examples);

@@ -18,22 +18,33 @@ class BufferNames {
 
   std::string step(std::size_t i) const { return layers_of(p_.steps[i], p_.nodes); }
 
-  /// Buffer `id` of a kind, in the order of Lifetimes.
-  ArenaRange name(std::size_t kind, std::size_t id) const {
-    constexpr std::array kinds{"output",          "saved",  "gradient", "second gradient",
-                               "second gradient", "output", "saved"};
-    ArenaRange result{is_of_value(kind) ? values(id) : step(id), kinds[kind]};
-    if (kind == 0 && p_.overwrites[id]) result.what = "output and gradient";
-    if (kind == 5) result.what += ", recomputed";
-    if (kind == 6) result.what += " until recomputed";
-    // The gradient of a step's input, before it is added to that of another reader.
-    if (kind == 3) result.layer = value(static_cast<std::size_t>(p_.steps[id].in0));
-    if (kind == 4) result.layer = value(static_cast<std::size_t>(p_.steps[id].in1));
-    return result;
+  /// Buffer `id` of all.
+  ArenaRange name(std::size_t id) const {
+    const std::size_t size = p_.memory.size();
+    std::size_t kind = 0;
+    for (const std::size_t count : {size, size, size, p_.operands.size(), size}) {
+      if (id < count) break;
+      id -= count;
+      ++kind;
+    }
+    switch (kind) {  // in the order of Lifetimes
+      case 0:
+        return {values(id), p_.overwrites[id] ? "output and gradient" : "output"};
+      case 1:
+        return {step(id), "saved"};
+      case 2:
+        return {values(id), "gradient"};
+      // Written by one reader of the value, before it is added to that of another one.
+      case 3:
+        return {value(static_cast<std::size_t>(p_.operands[id])), "second gradient"};
+      case 4:
+        return {values(id), "output, recomputed"};
+      default:
+        return {step(id), "saved until recomputed"};
+    }
   }
 
  private:
-  static bool is_of_value(std::size_t kind) { return kind == 0 || kind == 2 || kind == 5; }
   std::string value(std::size_t v) const { return step(static_cast<std::size_t>(p_.producer[v])); }
   /// The steps whose outputs are at the memory of value v.
   std::string values(std::size_t v) const {
@@ -49,7 +60,7 @@ class BufferNames {
 
 void add_passes(MemoryPlan& plan, const PlanPasses& passes, std::size_t arena) {
   const BufferNames names(passes);
-  const std::size_t steps = passes.steps.size(), size = passes.memory.size();
+  const std::size_t steps = passes.steps.size();
   plan.times.resize(static_cast<std::size_t>(passes.end));
   plan.times[steps] = "loss";
   std::size_t end = arena * plan.examples;  // then data saved once per step, as place_all has it
@@ -70,7 +81,7 @@ void add_passes(MemoryPlan& plan, const PlanPasses& passes, std::size_t arena) {
   for (std::size_t i = 0; i < passes.buffer.size(); ++i) {
     const ArenaBuffer& b = passes.buffer[i];
     if (!b.used() || b.size == 0) continue;
-    ArenaRange& range = plan.buffers.emplace_back(names.name(i / size, i % size));
+    ArenaRange& range = plan.buffers.emplace_back(names.name(i));
     range.from = static_cast<std::size_t>(b.from);
     range.to = static_cast<std::size_t>(b.to);
     range.offset = b.offset * plan.examples;

@@ -40,9 +40,10 @@ struct CheckParallel {
 template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;
-  using children = List<Branches...>;
+  using children = typename detail::Concat<List<Branches...>,
+                                           detail::LeafOfJoin<Rule, sizeof...(Branches)>>::type;
   using ops = detail::Union<typename detail::OpsOf<Branches>::type...,
-                            typename detail::OpsOfRule<Rule>::type>;
+                            typename detail::OpsOfJoin<Rule, sizeof...(Branches)>::type>;
   static constexpr bool layers_ok = [] {
     bool all = JoinRule<Rule> && sizeof...(Branches) >= 2 &&
                sizeof...(Branches) <= detail::most_branches<Rule>;

@@ -24,9 +24,10 @@
 
 namespace lockstep::detail {
 
-template <class Ops, std::size_t Size>
+template <class Ops, std::size_t Size, std::size_t Operands>
 struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   Table<StepId, PlacedStep, Size> step{};
+  std::array<PlacedOperand, Operands> operand{};  ///< of all steps
   OpPool<Size, Ops> pool{};
   int steps = 0;
   bool updates_state = false;  ///< whether a step changes its state in training
@@ -38,7 +39,8 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool recompute_unsafe = false;     ///< one of them changes its state or exchanges, and does not
                                      ///< handle recomputation
   std::size_t lacks_dx = Ops::size;  ///< index of the type of an op that cannot compute a needed dx
-  StepId exchanges = StepId::none;   ///< the first step that exchanges data with other replicas
+  std::size_t untrained = Ops::size;  ///< of one with weights that do not change the loss
+  StepId exchanges = StepId::none;    ///< the first step that exchanges data with other replicas
 
   constexpr StepId end() const { return StepId{steps}; }
 };
@@ -57,32 +59,37 @@ constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, Lis
 }
 
 /// The steps, before offsets are assigned.
-template <class Ops, std::size_t Size>
-constexpr PlanTable<Ops, Size> copy_steps(const FusedGraph<Ops, Size>& fused,
-                                          const Table<ValueId, std::size_t, Size>& elements) {
-  PlanTable<Ops, Size> p;
+template <class Ops, std::size_t Size, std::size_t Operands>
+constexpr PlanTable<Ops, Size, Operands> copy_steps(
+    const FusedGraph<Ops, Size, Operands>& fused,
+    const Table<ValueId, std::size_t, Size>& elements) {
+  PlanTable<Ops, Size, Operands> p;
   p.steps = static_cast<int>(fused.end);
   for (StepId i{}; i < fused.end; ++i) {
     PlacedStep& s = p.step[i];
     static_cast<PlanStep&>(s) = fused.step[i];
     s.op = keep_op(p.pool, fused.pool, s, Ops{});
-    s.x_size = elements[s.in0];
-    if (exists(s.in1)) s.x2_size = elements[s.in1];
+    for (std::size_t k = s.operands_begin; k < s.operands_end; ++k)
+      p.operand[k].size = elements[fused.operand[k]];
   }
   return p;
 }
 
 /// Collects side effects of the steps: state updates, exchanges, recomputation.
-template <class Ops, std::size_t Size>
-constexpr void add_effects(PlanTable<Ops, Size>& p, const Needs<Size>& needs,
+template <class Ops, std::size_t Size, std::size_t Operands>
+constexpr void add_effects(PlanTable<Ops, Size, Operands>& p, const Needs<Size, Operands>& needs,
                            const Timetable<Size>& times) {
   for (StepId i{}; i < p.end(); ++i) {
     const KernelNeeds& k = needs.kernel[i];
     const bool infers = k.updates_state && p.step[i].is_frozen;
     if (k.exchanges && !infers && !exists(p.exchanges)) p.exchanges = i;
     p.updates_state = p.updates_state || (k.updates_state && !infers);
-    if (k.lacks_dx && needs.has_gradient[p.step[i].in0])
-      p.lacks_dx = static_cast<std::size_t>(p.step[i].type);
+    const PlanStep& s = p.step[i];
+    const auto type = static_cast<std::size_t>(s.type);
+    if (s.trains() && !needs.has_gradient[s.out]) p.untrained = type;
+    if (k.lacks_dx)
+      for (std::size_t o = s.operands_begin; o < s.operands_end; ++o)
+        if (needs.operand[o].wants_dx) p.lacks_dx = type;
     if (!times.is_recomputed[i]) continue;
     ++p.recomputed;
     p.recompute_unsafe =
@@ -101,14 +108,14 @@ constexpr auto lay_out() {
     bytes[v] = elements[v] * sizeof(ActivationOf<D>);
   }
 
-  const Needs<size> needs = needs_of<D>(fused, wants_input);
+  const auto needs = needs_of<D>(fused, wants_input);
   const Timetable<size> times = timetable_of(fused, needs);
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
 
   auto p = copy_steps(fused, elements);
   add_effects(p, needs, times);
-  static_cast<ArenaSize&>(p) = place_all(p.step, lifetimes);
+  static_cast<ArenaSize&>(p) = place_all(p.step, p.operand, lifetimes);
   if constexpr (graph.further_calls > 0) {
     p.shared = add_shared_weights(p.step, p.end(), sizeof(typename D::real));
     p.shared.offset = p.once;
@@ -166,6 +173,16 @@ struct CheckGradient<List<TheOp>, D> {
                 "put it before all layers with weights");
 };
 
+template <class Untrained>
+struct CheckTrained;
+template <class TheOp>
+struct CheckTrained<List<TheOp>> {
+  static_assert(
+      std::is_void_v<TheOp>,
+      "lockstep::Model: the loss does not depend on the weights of 'TheOp': nothing reads "
+      "its result, or only as a mask; remove the layer, or write ls::Frozen<Layer>");
+};
+
 /// The steps of a valid model after fusion, in training and in inference.
 template <class Net, class D>
 struct FusedOf {
@@ -182,6 +199,7 @@ struct PlanOf : FusedOf<Net, D> {
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
   static_assert(sizeof(CheckRecompute<plan.recompute_unsafe>) > 0);
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
+  static_assert(sizeof(CheckTrained<decltype(op_or_void<plan.untrained>(ops{}))>) > 0);
 };
 
 template <class Lacking, class D>

@@ -15,14 +15,14 @@ namespace lockstep {
 template <class Main, class Skip = Identity>
 struct Residual {
   using is_composite = void;
-  using children = List<Main, Skip>;
+  using children = List<Main, Skip, Add>;
   using ops = detail::Union<typename detail::OpsOf<Main>::type, typename detail::OpsOf<Skip>::type,
                             List<AddOp>>;
   static constexpr bool layers_ok = detail::layer_ok<Main>() && detail::layer_ok<Skip>();
   template <class Walk>
   static constexpr detail::ValueId append(Walk& walk, detail::ValueId v) {
     const detail::ValueId main = walk.template add<Main>(v), skip = walk.template add<Skip>(v);
-    return walk.template join<Add>(main, skip, detail::Failure::branches_differ);
+    return walk.template add_layer<Add>(detail::Failure::branches_differ, main, skip);
   }
 
   static_assert(sizeof(detail::CheckLayer<Main>) + sizeof(detail::CheckLayer<Skip>) > 0);

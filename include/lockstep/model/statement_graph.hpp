@@ -170,7 +170,7 @@ struct RowParts {
 template <class... Statements>
 struct GraphBody {
   using is_composite = void;
-  using children = typename Concat<typename Statements::layers...>::type;
+  using children = typename Concat<typename Statements::leaves...>::type;
   static constexpr std::size_t input_count =
       (std::size_t{0} + ... + (Statements::is_input ? 1 : 0));
   static constexpr std::size_t output_count =

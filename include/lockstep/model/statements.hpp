@@ -145,9 +145,12 @@ struct Statement {
   static constexpr bool is_block = TakesValues<first, count>;
   static constexpr std::size_t values =
       !IsOutput && is_block && body::rest::size == 0 ? output_count_of<first> : 1;
+  static constexpr bool is_layer = !is_block && LayerOf<first, count> && count > 1;
   using layers =
       typename Concat<std::conditional_t<is_block, List<first>, List<>>, typename body::rest>::type;
-  using ops = typename Concat<typename OpsOfRule<first>::type, decltype(ops_of(layers{}))>::type;
+  using leaves = typename Concat<std::conditional_t<is_layer, List<first>, List<>>, layers>::type;
+  using ops =
+      typename Concat<typename OpsOfJoin<first, count>::type, decltype(ops_of(layers{}))>::type;
   static constexpr std::string_view name = Name.view();
   static constexpr std::array<std::uint64_t, values> hashes = [] {
     std::array<std::uint64_t, values> result{hash_name(name)};
@@ -158,9 +161,9 @@ struct Statement {
   }();
   static constexpr bool is_input = false, is_output = IsOutput, is_sound = is_from<Operands>;
   static constexpr bool layers_ok = layers_are_ok(layers{});
-  static constexpr bool is_merged = count == 1 || JoinRule<first> || is_block;
+  static constexpr bool is_merged = count == 1 || is_layer || JoinRule<first> || is_block;
   static constexpr bool fits_rule = [] {
-    if constexpr (JoinRule<first>)
+    if constexpr (!is_layer && JoinRule<first>)
       return count <= static_cast<std::size_t>(most_branches<first>);
     else
       return true;
@@ -201,6 +204,7 @@ template <FixedString Name, auto... Extents>
 struct In {
   using from = detail::FromNothing;
   using layers = List<>;
+  using leaves = List<>;
   using ops = List<>;
   static constexpr std::size_t values = 1;
   static constexpr std::string_view name = Name.view();

@@ -66,7 +66,7 @@ template <class Net>
   ValueId input = ValueId::batch;
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& n = Net::graph.node[static_cast<std::size_t>(i)];
-    if (n.in0 != input) continue;
+    if (Net::graph.operand[n.operands_begin] != input) continue;
     if (layer_name(n) == layer) return true;
     if (n.type == view) input = n.out;
   }

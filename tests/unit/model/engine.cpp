@@ -23,9 +23,8 @@ Calls calls;
 
 /// Which pointers of a kernel's operands are set.
 std::vector<bool> seen_by(const ls::Io<Oracle>& io) {
-  return {io.x != nullptr,     io.y != nullptr,    io.x2 != nullptr,
-          io.saved != nullptr, io.once != nullptr, io.state != nullptr,
-          io.w != nullptr,     io.dw != nullptr,   io.dy != nullptr};
+  return {io.x[0] != nullptr,  io.y != nullptr, io.saved != nullptr, io.once != nullptr,
+          io.state != nullptr, io.w != nullptr, io.dw != nullptr,    io.dy != nullptr};
 }
 
 /// y = 2 x; records whether dx is needed.
@@ -71,18 +70,18 @@ template <>
 struct Kernel<TwiceOp, Oracle> : KernelTraits {
   static void forward(const TwiceOp& op, const Io<Oracle>& io) {
     ++calls.general;
-    twice(op, io.x, io.y, io.step.count);
+    twice(op, io.x[0], io.y, io.step.count);
   }
   template <TwiceOp op>
     requires(op.in.channels() % 4 == 0)
   static void forward(Constant<op>, const Io<Oracle>& io) {
     ++calls.special;
-    twice(op, io.x, io.y, io.step.count);
+    twice(op, io.x[0], io.y, io.step.count);
   }
   static void backward(const TwiceOp& op, const Io<Oracle>& io) {
-    calls.wanted_dx = io.dx != nullptr;
+    calls.wanted_dx = io.dx[0] != nullptr;
     calls.twice_sees = seen_by(io);
-    if (io.dx != nullptr) twice(op, io.dy, io.dx, io.step.count);
+    if (io.dx[0] != nullptr) twice(op, io.dy, io.dx[0], io.step.count);
   }
   static void twice(const TwiceOp& op, const double* from, double* to, std::size_t count) {
     for (std::size_t i = 0; i < count * op.in.size(); ++i) to[i] = 2 * from[i];
@@ -103,15 +102,15 @@ struct Kernel<GainOp, Oracle> : KernelTraits {
   static void forward(const GainOp& op, const Io<Oracle>& io, Prepared& prepared) {
     REQUIRE(prepared.count == io.step.count);
     REQUIRE(io.scratch != nullptr);
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[0][i];
   }
   static void backward(const GainOp& op, const Io<Oracle>& io, Prepared& prepared) {
     REQUIRE(prepared.count == io.step.count);
     calls.gain_sees = seen_by(io);
     io.dw[0] = 0;
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      io.dw[0] += io.x[i] * io.dy[i];
-      if (io.dx != nullptr) io.dx[i] = io.w[0] * io.dy[i];
+      io.dw[0] += io.x[0][i] * io.dy[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = io.w[0] * io.dy[i];
     }
   }
 };
@@ -120,16 +119,16 @@ template <>
 struct Kernel<GroupSumOp, Oracle> : KernelTraits {
   static void forward(const GroupSumOp& op, const Io<Oracle>& io) {
     double sum = 0;
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) sum += io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) sum += io.x[0][i];
     io.step.group.all_reduce(&sum, 1);
     std::fill_n(io.y, io.step.count, sum);
   }
   static void backward(const GroupSumOp& op, const Io<Oracle>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     double sum = 0;
     for (std::size_t i = 0; i < io.step.count; ++i) sum += io.dy[i];
     io.step.group.all_reduce(&sum, 1);
-    std::fill_n(io.dx, io.step.count * op.in.size(), sum);
+    std::fill_n(io.dx[0], io.step.count * op.in.size(), sum);
   }
 };
 }  // namespace lockstep
@@ -207,10 +206,9 @@ TEST_CASE("operands that a kernel did not request are null in backward") {
   struct Net : ls::Sequential<In, ls::Dense<4>, Twice, Gain, ls::Dense<2>> {};
   toy::Machine<Net, Oracle> machine(3);
   machine.gradients();
-  //                                     x      y      x2     saved  once   state  w      dw
-  CHECK(calls.twice_sees ==
-        std::vector{false, false, false, false, false, false, false, false, true});
-  CHECK(calls.gain_sees == std::vector{true, false, false, false, false, false, true, true, true});
+  //                                     x      y      saved  once   state  w      dw     dy
+  CHECK(calls.twice_sees == std::vector{false, false, false, false, false, false, false, true});
+  CHECK(calls.gain_sees == std::vector{true, false, false, false, false, true, true, true});
 }
 
 TEST_CASE("a kernel restricted to some shapes is chosen for these shapes only") {

@@ -35,12 +35,14 @@ TEST_CASE("ForwardPlan: a value lives until its last reader") {
   STATIC_CHECK(plan.arena == 3 * 16 * sizeof(float));
   const auto at = [](int i) { return plan.step[ls::detail::StepId{i}]; };
   CHECK(plan.steps == 4);
-  CHECK(at(3).forward.x2 != at(3).forward.x);
+  const std::size_t first = at(3).operands_begin;
+  CHECK(at(3).operands() == 2);
+  CHECK(plan.operand[first + 1].forward != plan.operand[first].forward);
   for (int i = 0; i < plan.steps; ++i) {
     CHECK_FALSE(at(i).wants_dx);
-    CHECK_FALSE(at(i).keeps_x);
     CHECK_FALSE(at(i).keeps_y);
   }
+  for (const auto& x : plan.operand) CHECK_FALSE(x.keeps);
 }
 
 TEST_CASE("ForwardPlan: nothing is computed again") {

@@ -147,13 +147,13 @@ template <lockstep::HostDevice D>
 struct lockstep::Kernel<frozen_nets::GainOp, D> : lockstep::KernelTraits {
   static constexpr bool keeps_x = true;
   static void forward(const frozen_nets::GainOp& op, const Io<D>& io) {
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.w[0];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[0][i] * io.w[0];
   }
   static void backward(const frozen_nets::GainOp& op, const Io<D>& io) {
     io.dw[0] = 0;
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      io.dw[0] += io.x[i] * io.dy[i];
-      if (io.dx != nullptr) io.dx[i] = io.w[0] * io.dy[i];
+      io.dw[0] += io.x[0][i] * io.dy[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = io.w[0] * io.dy[i];
     }
   }
 };

@@ -189,14 +189,15 @@ struct Product {
 
 template <>
 struct lockstep::Kernel<ProductOp, Oracle> : ls::KernelTraits {
-  static constexpr bool keeps_x = true, keeps_x2 = true;
+  static constexpr bool keeps_x = true;
   static void forward(const ProductOp& op, const ls::Io<Oracle>& io) {
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.x2[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i)
+      io.y[i] = io.x[0][i] * io.x[1][i];
   }
   static void backward(const ProductOp& op, const ls::Io<Oracle>& io) {
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      if (io.dx != nullptr) io.dx[i] = io.dy[i] * io.x2[i];
-      if (io.dx2 != nullptr) io.dx2[i] = io.dy[i] * io.x[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = io.dy[i] * io.x[1][i];
+      if (io.dx[1] != nullptr) io.dx[1][i] = io.dy[i] * io.x[0][i];
     }
   }
 };

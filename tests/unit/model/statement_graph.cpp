@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/model/frozen.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/training/checks/describe_layers.hpp"
@@ -193,4 +194,78 @@ TEST_CASE("a graph is a layer of another network, or a statement's rule with nam
   for (std::size_t n = 0; n < 2; ++n)
     for (std::size_t i = 0; i < 3; ++i)
       CHECK(std::abs(y[n * 5 + i] - (row[n * 6 + 3 + i] - row[n * 6 + i])) < 1e-14);
+}
+
+namespace {
+
+// --8<-- [start:gated]
+/// A layer with one operand, y = w x x, or with three, y = w a b where mask > 0. The mask has no
+/// gradient.
+struct GatedOp {
+  ls::Shape in;
+  bool has_mask = false;
+  constexpr ls::Shape out() const { return in; }
+  constexpr std::size_t weights() const { return in.size(); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand < 2; }
+  bool operator==(const GatedOp&) const = default;
+};
+struct Gated {
+  static constexpr std::string_view name = "gated";
+  static constexpr bool accepts(ls::Shape) { return true; }
+  static constexpr bool accepts(ls::Shape a, ls::Shape b, ls::Shape mask) {
+    return a == b && a == mask;
+  }
+  static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape a) {
+    return {ls::Parameter{"scale", ls::shape(a[0]), {}, nullptr, {}, true, true}};
+  }
+  static constexpr std::array<ls::Parameter, 1> parameters(ls::Shape a, ls::Shape, ls::Shape) {
+    return parameters(a);
+  }
+  static constexpr GatedOp op(ls::Shape a) { return {a}; }
+  static constexpr GatedOp op(ls::Shape a, ls::Shape, ls::Shape) { return {a, true}; }
+};
+// --8<-- [end:gated]
+static_assert(ls::Layer<Gated> && ls::LayerOf<Gated, 3> && !ls::LayerOf<Gated, 2>);
+
+}  // namespace
+
+template <>
+struct lockstep::Kernel<GatedOp, Oracle> : ls::KernelTraits {
+  static constexpr bool keeps_x = true;
+  static bool passes(const GatedOp& op, const ls::Io<Oracle>& io, std::size_t i) {
+    return !op.has_mask || io.x[2][i] > 0;
+  }
+  static void forward(const GatedOp& op, const ls::Io<Oracle>& io) {
+    const double *const a = io.x[0], *const b = io.x[op.has_mask ? 1 : 0];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i)
+      io.y[i] = passes(op, io, i) ? io.w[i % op.in.size()] * a[i] * b[i] : 0;
+  }
+  static void backward(const GatedOp& op, const ls::Io<Oracle>& io) {
+    const double *const a = io.x[0], *const b = io.x[op.has_mask ? 1 : 0];
+    if (op.has_mask) CHECK(io.dx[2] == nullptr);
+    std::fill_n(io.dw, op.in.size(), 0.0);
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
+      const double dy = passes(op, io, i) ? io.dy[i] : 0, w = io.w[i % op.in.size()];
+      io.dw[i % op.in.size()] += dy * a[i] * b[i];
+      if (io.dx[0] != nullptr) io.dx[0][i] = (op.has_mask ? 1 : 2) * dy * w * b[i];
+      if (op.has_mask && io.dx[1] != nullptr) io.dx[1][i] = dy * w * a[i];
+    }
+  }
+};
+
+TEST_CASE("a layer with several operands has weights, and an operand without a gradient") {
+  struct Net : ls::Graph<ls::In<"x", 5>, ls::Let<"a", ls::From<"x">, ls::Dense<4>>,
+                         ls::Let<"b", ls::From<"a">, Gated>,
+                         ls::Let<"mask", ls::From<"x">, ls::Frozen<ls::Dense<4>>>,
+                         ls::Let<"first", ls::From<"a", "b", "mask">, Gated>,
+                         // a is a mask, too, and gets the gradient of its other readers.
+                         ls::Out<"y", ls::From<"first", "b", "a">, Gated, ls::Dense<2>>> {};
+  CHECK(
+      ls::detail::describe_layers<Net>() ==
+      "dense (inputs 5, units 4, use_bias yes, leading ()) to (4), kernel (5, 4), bias (4); gated (no) to (4), scale (4); dense_1 of input (inputs 5, units 4, use_bias yes, leading ()) to (4), kernel (5, 4) frozen, bias (4) frozen; gated_1 of dense, gated and dense_1 (yes) to (4), scale (4); gated_2 of gated_1, gated and dense (yes) to (4), scale (4); dense_2 (inputs 4, units 2, use_bias yes, leading ()) to (2), kernel (4, 2), bias (2)");
+  toy::Machine<Net, Oracle> machine(3);
+  std::vector<double> frozen(Net::graph.state);
+  for (std::size_t i = 0; i < frozen.size(); ++i) frozen[i] = std::sin(static_cast<double>(i));
+  machine.engine.state().upload(frozen.data());
+  gradients_are_right(machine);
 }

@@ -75,8 +75,8 @@ template <class Op, class... Rules>
 struct Kernel<Op, toy::Fusing<Rules...>> : Kernel<Op, Reference<float>> {
   using D = toy::Fusing<Rules...>;
   static Io<Reference<float>> as_reference(const Io<D>& io) {
-    return {io.step,  io.device, io.key,     io.x,  io.x2, io.y,   io.w, io.state,
-            io.saved, io.once,   io.scratch, io.dy, io.dx, io.dx2, io.dw};
+    return {io.step,  io.device, io.key,     io.x,  io.y,  io.w, io.state,
+            io.saved, io.once,   io.scratch, io.dy, io.dx, io.dw};
   }
   template <class... P>
   static void forward(const Op& op, const Io<D>& io, P&... prepared) {
@@ -119,12 +119,14 @@ struct Kernel<toy::Pair<A, B>, toy::Fusing<Rules...>> : KernelTraits {
   }
   static void forward(const Op& op, const Io<D>& io) {
     KA::forward(op.first, first_of(op, io));
-    KB::forward(op.second, second_of(op, io));
+    Operands of_second;
+    KB::forward(op.second, second_of(op, io, of_second));
   }
   static void backward(const Op& op, const Io<D>& io) {
     std::vector<float> gradient(io.step.count * op.first.out().size());
-    Io<D> b = second_of(op, io);
-    b.dx = gradient.data();
+    Operands of_second;
+    of_second.dx[0] = gradient.data();
+    Io<D> b = second_of(op, io, of_second);
     KB::backward(op.second, b);
     Io<D> a = first_of(op, io);
     a.dy = gradient.data();
@@ -137,8 +139,19 @@ struct Kernel<toy::Pair<A, B>, toy::Fusing<Rules...>> : KernelTraits {
     io.saved += io.step.count * between(op);
     return io;
   }
-  static Io<D> second_of(const Op& op, Io<D> io) {
-    io.x = reinterpret_cast<float*>(io.saved);
+  struct Operands {
+    std::array<const float*, 2> x{};
+    std::array<float*, 2> dx{};
+  };
+  /// Reads the value between the two ops, and what an AddOp adds to it.
+  static Io<D> second_of(const Op& op, Io<D> io, Operands& operands) {
+    operands.x[0] = reinterpret_cast<float*>(io.saved);
+    if constexpr (std::is_same_v<B, AddOp>) {
+      operands.x[1] = io.x[1];
+      operands.dx[1] = io.dx[1];
+    }
+    io.x = operands.x.data();
+    io.dx = operands.dx.data();
     io.saved += io.step.count * (between(op) + detail::round_up(KA::saved(op.first)));
     io.w += toy::weights_of(op.first);
     io.dw += toy::weights_of(op.first);

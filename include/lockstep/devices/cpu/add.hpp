@@ -19,16 +19,16 @@ struct Kernel<AddOp, BasicCpu<P>> : KernelTraits {
   static constexpr bool in_place = true;
 
   static void forward(const AddOp& op, const Io<D>& io) {
-    detail::add_elements(io.device.threads(), io.x, io.x2, io.y, io.step.count * op.in.size());
+    detail::add_elements(io.device.threads(), io.x[0], io.x[1], io.y, io.step.count * op.in.size());
   }
 
   static void backward(const AddOp& op, const Io<D>& io) {
     detail::parallel_ranges(io.device.threads(), io.step.count * op.in.size(),
                             detail::elements_grain, [&](Slice part, std::size_t) {
-                              if (io.dx != nullptr)
-                                std::copy_n(io.dy + part.first, part.count, io.dx + part.first);
-                              if (io.dx2 != nullptr)
-                                std::copy_n(io.dy + part.first, part.count, io.dx2 + part.first);
+                              if (io.dx[0] != nullptr)
+                                std::copy_n(io.dy + part.first, part.count, io.dx[0] + part.first);
+                              if (io.dx[1] != nullptr)
+                                std::copy_n(io.dy + part.first, part.count, io.dx[1] + part.first);
                             });
   }
 };

@@ -115,13 +115,13 @@ struct AveragePoolingKernel : KernelTraits {
                                          [&](auto bytes, int first, int last) __attribute__((
                                              always_inline, no_instrument_function)) {
                                            average_pool_forward<bytes.value>(
-                                               window, examples, first, last, io.x, io.y);
+                                               window, examples, first, last, io.x[0], io.y);
                                          });
                     });
   }
   /// dx = sum over the windows of a pixel of dy / (taps of the window inside the image).
   static void backward(const O& op, const Io<D>& io, Prepared& sums) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const Pooling2DWindow window = average_window(op);
     pool_backward<A>(
         window, io, sums, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {

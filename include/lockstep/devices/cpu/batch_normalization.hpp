@@ -41,6 +41,7 @@ struct CpuBatchNormalizationLoops {
   using T = typename D::real;
   using Op = BatchNormalizationOp;
   using Workspace = BatchNormalizationWorkspace<T>;
+  static constexpr bool adds = epilogue == NormalizationEpilogue::add_relu;
 
   static void moments(const Op& op, const Io<D>& io, double* to, Workspace& workspace) {
     const std::size_t channels = op.channels(), size = moments_size(channels);
@@ -49,7 +50,7 @@ struct CpuBatchNormalizationLoops {
       T* const block = workspace.blocks.data() + 3 * thread * channels;  // 3 (channels)
       run([=](auto bytes, std::size_t first, std::size_t last)
               __attribute__((always_inline, no_instrument_function)) {
-                block_moments<bytes.value>(io.x + at, rows, channels, first, last, block,
+                block_moments<bytes.value>(io.x[0] + at, rows, channels, first, last, block,
                                            block + channels, block + 2 * channels);
               });
       merge_block(workspace.threads.data() + thread * size, rows, block, channels);
@@ -64,11 +65,11 @@ struct CpuBatchNormalizationLoops {
     const std::size_t channels = op.channels();
     const ChannelAffine<T> affine = channel_affine(op, io, s, workspace);
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
-      run([&](auto bytes, std::size_t first,
-              std::size_t last) __attribute__((always_inline, no_instrument_function)) {
-        block_normalize<bytes.value, epilogue>(io.x + at, offset_or_null(io.x2, at), io.y + at,
-                                               rows, channels, first, last, affine);
-      });
+      run([&](auto bytes, std::size_t first, std::size_t last)
+              __attribute__((always_inline, no_instrument_function)) {
+                block_normalize<bytes.value, epilogue>(io.x[0] + at, added(io.x, at), io.y + at,
+                                                       rows, channels, first, last, affine);
+              });
     });
   }
 
@@ -81,9 +82,9 @@ struct CpuBatchNormalizationLoops {
       T* const block = workspace.blocks.data() + 3 * thread * channels;  // 2 (channels)
       run([&](auto bytes, std::size_t first, std::size_t last)
               __attribute__((always_inline, no_instrument_function)) {
-                block_sums<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at,
-                                                  offset_or_null(io.dx2, at), rows, channels, first,
-                                                  last, affine, block, block + channels);
+                block_sums<bytes.value, epilogue>(io.x[0] + at, io.y + at, io.dy + at,
+                                                  added(io.dx, at), rows, channels, first, last,
+                                                  affine, block, block + channels);
               });
       double* const sum = workspace.threads.data() + thread * size;
       for (std::size_t k = 0; k < 2 * channels; ++k) sum[k] += static_cast<double>(block[k]);
@@ -113,17 +114,17 @@ struct CpuBatchNormalizationLoops {
                                 rounding(s, affine.mean, k) * static_cast<double>(slope[k]));
     }
     // `sums` has stored the masked dy in dx2, so it need not be masked again.
-    const bool masked = epilogue == NormalizationEpilogue::add_relu && io.dx2 != nullptr;
+    const bool masked = adds && io.dx[1] != nullptr;
     each_block(op, io, [&](std::size_t at, std::size_t rows, std::size_t, auto&& run) {
       run([&](auto bytes, std::size_t first,
               std::size_t last) __attribute__((always_inline, no_instrument_function)) {
         if (masked)
           block_gradient<bytes.value, NormalizationEpilogue::none>(
-              io.x + at, io.y + at, io.dx2 + at, io.dx + at, rows, channels, first, last, affine,
-              slope, shift);
+              io.x[0] + at, io.y + at, io.dx[1] + at, io.dx[0] + at, rows, channels, first, last,
+              affine, slope, shift);
         else
-          block_gradient<bytes.value, epilogue>(io.x + at, io.y + at, io.dy + at, io.dx + at, rows,
-                                                channels, first, last, affine, slope, shift);
+          block_gradient<bytes.value, epilogue>(io.x[0] + at, io.y + at, io.dy + at, io.dx[0] + at,
+                                                rows, channels, first, last, affine, slope, shift);
       });
     });
   }
@@ -133,10 +134,10 @@ struct CpuBatchNormalizationLoops {
     return op.scale ? static_cast<double>(io.w[k]) : 1.0;
   }
 
-  /// p + at, or null for a tensor that the op does not have.
+  /// x[1] + at, or its gradient; null without an addition.
   template <class A>
-  static A* offset_or_null(A* p, std::size_t at) {
-    return p == nullptr ? nullptr : p + at;
+  static A* added(A* const* x, std::size_t at) {
+    return adds && x[1] != nullptr ? x[1] + at : nullptr;
   }
 
   static ChannelAffine<T> channel_affine(const Op& op, const Io<D>& io, const BatchStatistics& s,

@@ -79,15 +79,16 @@ class ConvolutionCalls {
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
     if constexpr (!mixed)
       if (winograd_)
-        return winograd_(io.step.count, io.x, io.w, bias, relu_, io.y,
+        return winograd_(io.step.count, io.x[0], io.w, bias, relu_, io.y,
                          io.scratch + winograd_scratch_);
     const dnnl_stream_t stream = io.device.stream();
     const int threads = io.device.threads();
-    if (relu_forward_ && are_moderate(threads, io.x, io.step.count * op.in.size()) &&
+    if (relu_forward_ && are_moderate(threads, io.x[0], io.step.count * op.in.size()) &&
         are_moderate(threads, io.w, kernel_size_ + (op.bias ? filters_of(op) : 0)))
       return relu_forward_(stream, io.scratch,
-                           {io.x, pack_relu_.pack(stream, io.scratch, io.w), io.y, bias});
-    forward_(stream, io.scratch, {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
+                           {io.x[0], pack_relu_.pack(stream, io.scratch, io.w), io.y, bias});
+    forward_(stream, io.scratch,
+             {io.x[0], pack_forward_.pack(stream, io.scratch, io.w), io.y, bias});
     if (relu_)
       rectify(threads, io.y, io.y, io.step.count * op.out().size(),
               std::numeric_limits<float>::infinity());
@@ -101,13 +102,13 @@ class ConvolutionCalls {
       return;
     }
     const A* dy = io.dy;
-    if (mask_ && (io.dx != nullptr || !few_channels_)) {
+    if (mask_ && (io.dx[0] != nullptr || !few_channels_)) {
       A* const masked = reinterpret_cast<A*>(io.scratch + masked_);
       mask_(io.device.stream(), io.scratch, {io.y, io.dy, masked});
       dy = masked;
     }
     gradient_of_weights(op, io, dy);
-    if (io.dx != nullptr) gradient_of_input(io, dy);
+    if (io.dx[0] != nullptr) gradient_of_input(io, dy);
   }
 
   /// Writes dw and db, unless dw is null, for at least one example. `dy` is masked already if there
@@ -118,10 +119,10 @@ class ConvolutionCalls {
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
     if constexpr (!mixed) {
       if (few_channels_)
-        return few_channels_(op, io.step.count, io.x, io.dy, mask_ ? io.y : nullptr, io.dw, db,
+        return few_channels_(op, io.step.count, io.x[0], io.dy, mask_ ? io.y : nullptr, io.dw, db,
                              reinterpret_cast<T*>(io.scratch + sums_));
       if (winograd_dw_)
-        return winograd_dw_(io.step.count, io.x, dy, io.dw, db,
+        return winograd_dw_(io.step.count, io.x[0], dy, io.dw, db,
                             io.scratch + winograd_backward_scratch_);
     }
     // In bfloat16 oneDNN 2.6 multiplies parts of its scratchpad that it has not written by 0, and
@@ -130,7 +131,7 @@ class ConvolutionCalls {
     if constexpr (mixed) std::memset(io.scratch, 0, mask_ ? masked_ : backward_scratch_.bytes());
     if (has_unused_taps_) std::fill_n(io.dw, kernel_size_, T(0));
     void* const dw = unpack_.destination(io.scratch, io.dw);
-    backward_weights_(stream, io.scratch, {io.x, dy, dw});
+    backward_weights_(stream, io.scratch, {io.x[0], dy, dw});
     unpack_.unpack(stream, io.scratch, io.dw);
     if (db != nullptr) {
       const auto filters = static_cast<std::size_t>(op.filters);
@@ -143,10 +144,11 @@ class ConvolutionCalls {
   void gradient_of_input(const Io<D>& io, const A* dy) {
     if constexpr (!mixed)
       if (winograd_dx_)
-        return winograd_dx_(io.step.count, dy, io.w, nullptr, false, io.dx,
+        return winograd_dx_(io.step.count, dy, io.w, nullptr, false, io.dx[0],
                             io.scratch + winograd_backward_scratch_);
     const dnnl_stream_t stream = io.device.stream();
-    backward_data_(stream, io.scratch, {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
+    backward_data_(stream, io.scratch,
+                   {io.dx[0], pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
  private:

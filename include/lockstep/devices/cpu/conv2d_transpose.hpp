@@ -39,8 +39,8 @@ class TransposedCalls {
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     Io<D> back = io;
-    back.dx = io.y;
-    calls_.gradient_of_input(back, io.x);
+    back.dx = &io.y;
+    calls_.gradient_of_input(back, io.x[0]);
     if (op.bias) add_bias(op, io);
   }
 
@@ -52,15 +52,16 @@ class TransposedCalls {
       return;
     }
     Io<D> back = io;
-    back.x = io.dy;
-    back.dy = const_cast<A*>(io.x);  // read-only, since C has no ReLU
+    const A* const dy = io.dy;
+    back.x = &dy;
+    back.dy = const_cast<A*>(io.x[0]);  // read-only, since C has no ReLU
     calls_.gradient_of_weights(op.convolution(), back, back.dy);
     if (op.bias && io.dw != nullptr)
       column_sums(io.device.threads(), io.dy, pixels(op, io.step.count),
                   static_cast<std::size_t>(op.filters), io.dw + op.kernel_size(),
                   io.scratch + sums_);
-    if (io.dx == nullptr) return;
-    back.y = io.dx;
+    if (io.dx[0] == nullptr) return;
+    back.y = io.dx[0];
     calls_.forward(op.convolution(), back);
   }
 

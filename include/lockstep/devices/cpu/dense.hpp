@@ -67,31 +67,31 @@ class InnerProductCalls {
     return std::max(forward_scratch_.bytes(), backward_scratch_.bytes());
   }
 
-  /// io.y (count, units) = io.x (count, inputs) kernel + bias, then the ReLU, if any.
+  /// io.y (count, units) = io.x[0] (count, inputs) kernel + bias, then the ReLU, if any.
   void forward(const DenseOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if constexpr (std::is_same_v<A, float>) {
-      if (rows_) return rows_.forward(io.x, io.w, io.y);
-      if (tiles_) return tiles_.forward(io.x, io.w, io.y);
+      if (rows_) return rows_.forward(io.x[0], io.w, io.y);
+      if (tiles_) return tiles_.forward(io.x[0], io.w, io.y);
       if (by_inputs_)
-        return by_inputs_.forward(op, site(op, io), io.step.count * op.rows(), io.x, io.w, io.y,
+        return by_inputs_.forward(op, site(op, io), io.step.count * op.rows(), io.x[0], io.w, io.y,
                                   reinterpret_cast<float*>(io.scratch));
     }
     const dnnl_stream_t stream = io.device.stream();
     forward_(stream, io.scratch,
-             {io.x, pack_forward_.pack(stream, io.scratch, io.w), io.y,
+             {io.x[0], pack_forward_.pack(stream, io.scratch, io.w), io.y,
               op.bias ? io.w + op.kernel_size() : nullptr});
     if (relu_)
       rectify(io.device.threads(), io.y, io.y, io.step.count * op.out().size(),
               std::numeric_limits<float>::infinity());
   }
 
-  /// Writes io.dw and io.dx, except for one that is null. DenseTiles calls io.update for each block of
+  /// Writes io.dw and io.dx[0], except for one that is null. DenseTiles calls io.update for each block of
   /// weights; the other ways call it once, at the end.
   void backward(const DenseOp& op, const Io<D>& io) {
     if constexpr (std::is_same_v<A, float>)
       if (tiles_ && io.step.count > 0)
-        return tiles_.backward(io.x, io.w, io.y, io.dy, io.dx, io.dw,
+        return tiles_.backward(io.x[0], io.w, io.y, io.dy, io.dx[0], io.dw,
                                reinterpret_cast<float*>(io.scratch), io.update);
     gradients(op, io);
     if (io.update) io.update(io.dw, op.weights());
@@ -110,8 +110,8 @@ class InnerProductCalls {
     }
     if constexpr (std::is_same_v<A, float>)
       if (by_inputs_)
-        return by_inputs_.backward(op, site(op, io), io.step.count * op.rows(), io.x, io.w, io.y,
-                                   io.dy, io.dx, io.dw, reinterpret_cast<float*>(io.scratch));
+        return by_inputs_.backward(op, site(op, io), io.step.count * op.rows(), io.x[0], io.w, io.y,
+                                   io.dy, io.dx[0], io.dw, reinterpret_cast<float*>(io.scratch));
     const dnnl_stream_t stream = io.device.stream();
     const A* dy = io.dy;
     if (mask_) {
@@ -120,16 +120,16 @@ class InnerProductCalls {
       dy = masked;
     }
     if (io.dw != nullptr) {
-      backward_weights_(stream, io.scratch, {io.x, dy, unpack_.destination(io.scratch, io.dw)});
+      backward_weights_(stream, io.scratch, {io.x[0], dy, unpack_.destination(io.scratch, io.dw)});
       unpack_.unpack(stream, io.scratch, io.dw);
     }
     if (op.bias && io.dw != nullptr)
       column_sums(io.device.threads(), dy, io.step.count * op.rows(),
                   static_cast<std::size_t>(op.units), io.dw + op.kernel_size(),
                   io.scratch + bias_sums_);
-    if (io.dx != nullptr)
+    if (io.dx[0] != nullptr)
       backward_data_(stream, io.scratch,
-                     {io.dx, pack_backward_.pack(stream, io.scratch, io.w), dy});
+                     {io.dx[0], pack_backward_.pack(stream, io.scratch, io.w), dy});
   }
 
   /// Creates oneDNN's calls and lays out scratch. With activations of another type than the

@@ -33,23 +33,27 @@ class DepthwiseCalls {
   std::size_t scratch_bytes() const { return repeated_ + size_ * sizeof(A); }
 
   void forward(const DepthwiseConv2DOp& op, const Io<D>& io) {
-    calls_.forward(op_, with_x(op, io));
+    const A* x = nullptr;
+    calls_.forward(op_, with_x(op, io, x));
   }
 
   void backward(const DepthwiseConv2DOp& op, const Io<D>& io) {
     if (op.multiplier == 1 || io.step.count == 0) return calls_.backward(op_, io);
-    if (io.dw != nullptr) calls_.gradient_of_weights(op_, with_x(op, io), io.dy);
-    if (io.dx == nullptr) return;
-    Io<D> wide = io;  // dx of the copies overwrites the repeated x, which is no longer needed
-    wide.dx = reinterpret_cast<A*>(io.scratch + repeated_);
+    const A* x = nullptr;
+    if (io.dw != nullptr) calls_.gradient_of_weights(op_, with_x(op, io, x), io.dy);
+    if (io.dx[0] == nullptr) return;
+    // Overwrites the repeated x, which is no longer needed.
+    A* const dx = reinterpret_cast<A*>(io.scratch + repeated_);
+    Io<D> wide = io;
+    wide.dx = &dx;
     calls_.gradient_of_input(wide, io.dy);
     const auto each = static_cast<std::size_t>(op.multiplier);
     parallel_ranges(io.device.threads(), io.step.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i) {
                         T sum = 0;
-                        for (std::size_t q = 0; q < each; ++q) sum += T(wide.dx[i * each + q]);
-                        io.dx[i] = A(sum);
+                        for (std::size_t q = 0; q < each; ++q) sum += T(dx[i * each + q]);
+                        io.dx[0][i] = A(sum);
                       }
                     });
   }
@@ -69,8 +73,9 @@ class DepthwiseCalls {
             op.filters()};
   }
 
-  /// Returns `io` with x replaced by the repeated channels, which it writes to scratch.
-  Io<D> with_x(const DepthwiseConv2DOp& op, const Io<D>& io) const {
+  /// Returns `io` with x[0] replaced by the repeated channels, which it writes to scratch. `place`
+  /// holds their address and must outlive the result.
+  Io<D> with_x(const DepthwiseConv2DOp& op, const Io<D>& io, const A*& place) const {
     Io<D> wide = io;
     if (op.multiplier == 1) return wide;
     const auto each = static_cast<std::size_t>(op.multiplier);
@@ -78,9 +83,10 @@ class DepthwiseCalls {
     parallel_ranges(io.device.threads(), io.step.count * op.in.size(), grain,
                     [&](Slice part, std::size_t) {
                       for (std::size_t i = part.first; i < part.first + part.count; ++i)
-                        std::fill_n(x + i * each, each, io.x[i]);
+                        std::fill_n(x + i * each, each, io.x[0][i]);
                     });
-    wide.x = x;
+    place = x;
+    wide.x = &place;
     return wide;
   }
 

@@ -320,16 +320,16 @@ struct Kernel<FunctionOp<C>, BasicCpu<Precision>> : KernelTraits {
 
   static void forward(const FunctionOp<C>& op, const Io<D>& io) {
     for_rows(op, io,
-             [x = io.x, y = io.y](auto bytes, std::size_t row, std::size_t n)
+             [x = io.x[0], y = io.y](auto bytes, std::size_t row, std::size_t n)
                  __attribute__((always_inline, no_instrument_function)) {
                    using Row = detail::FunctionRow<C, detail::VectorMath<bytes.value>>;
                    Row::forward(x + row * n, y + row * (Row::is_row ? 1 : n), n);
                  });
   }
   static void backward(const FunctionOp<C>& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     for_rows(op, io,
-             [x = io.x, dy = io.dy, dx = io.dx](auto bytes, std::size_t row, std::size_t n)
+             [x = io.x[0], dy = io.dy, dx = io.dx[0]](auto bytes, std::size_t row, std::size_t n)
                  __attribute__((always_inline, no_instrument_function)) {
                    using Row = detail::FunctionRow<C, detail::VectorMath<bytes.value>>;
                    Row::backward(x + row * n, dy + row * (Row::is_row ? 1 : n), dx + row * n, n);

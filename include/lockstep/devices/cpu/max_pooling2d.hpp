@@ -177,13 +177,13 @@ struct Kernel<MaxPooling2DOp, BasicCpu<P>> : KernelTraits {
                                       __attribute__((always_inline, no_instrument_function)) {
                                         detail::max_pool_forward<bytes.value>(
                                             op.window, bytes_suffice(op), examples, first, last,
-                                            io.x, io.y, io.saved);
+                                            io.x[0], io.y, io.saved);
                                       });
         });
   }
 
   static void backward(const MaxPooling2DOp& op, const Io<D>& io, Prepared& sums) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     detail::pool_backward<A>(
         op.window, io, sums, [&](std::size_t n, Slice examples, bool only_writer, auto* dx) {
           const A* const dy = io.dy + n * op.out().size();

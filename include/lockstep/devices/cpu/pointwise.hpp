@@ -90,13 +90,14 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
     if (io.step.count == 0) return;
     constexpr float most = detail::rectified_up_to<O>;
     if constexpr (most > 0)
-      detail::rectify(io.device.threads(), io.x, io.y, io.step.count * op.in.size(), most);
+      detail::rectify(io.device.threads(), io.x[0], io.y, io.step.count * op.in.size(), most);
     else
-      prepared.calls.forward(io.device.stream(), io.scratch, {io.x, io.y});
+      prepared.calls.forward(io.device.stream(), io.scratch, {io.x[0], io.y});
   }
   static void backward(const O&, const Io<D>& io, Prepared& prepared) {
-    if (io.step.count == 0 || io.dx == nullptr) return;
-    prepared.calls.backward(io.device.stream(), io.scratch, {keeps_y ? io.y : io.x, io.dy, io.dx});
+    if (io.step.count == 0 || io.dx[0] == nullptr) return;
+    prepared.calls.backward(io.device.stream(), io.scratch,
+                            {keeps_y ? io.y : io.x[0], io.dy, io.dx[0]});
   }
 };
 

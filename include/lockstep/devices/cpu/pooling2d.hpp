@@ -83,16 +83,16 @@ void pool_backward(const Pooling2DWindow& window, const Io<D>& io, const Pooling
   parallel_ranges(
       io.device.threads(), io.step.count, parallel_grain(size),
       [&](Slice examples, std::size_t thread) {
-        if (tiles(window)) return add(std::size_t{0}, examples, true, io.dx);
+        if (tiles(window)) return add(std::size_t{0}, examples, true, io.dx[0]);
         if constexpr (std::is_same_v<A, T>) {
-          std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
-          add(std::size_t{0}, examples, false, io.dx);
+          std::fill_n(io.dx[0] + examples.first * size, examples.count * size, T(0));
+          add(std::size_t{0}, examples, false, io.dx[0]);
         } else {
           T* const sums = scratch.of_thread(io.scratch, thread);
           for (std::size_t n = examples.first; n < examples.first + examples.count; ++n) {
             std::fill_n(sums, size, T(0));
             add(n, Slice{0, 1}, false, sums);
-            std::transform(sums, sums + size, io.dx + n * size, [](T v) { return A(v); });
+            std::transform(sums, sums + size, io.dx[0] + n * size, [](T v) { return A(v); });
           }
         }
       });

@@ -121,7 +121,7 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
 
   static void forward(const O& op, const Io<D>& io) {
     detail::for_vectors<A>(io.device.threads(), io.step.count * op.in.size(),
-                           [x = io.x, y = io.y](auto bytes, std::size_t i, std::size_t count)
+                           [x = io.x[0], y = io.y](auto bytes, std::size_t i, std::size_t count)
                                __attribute__((always_inline, no_instrument_function)) {
                                  detail::Lanes<float, bytes.value> u, v;
                                  detail::load_some(u, x + i, count);
@@ -130,9 +130,9 @@ struct Kernel<O, BasicCpu<P>> : KernelTraits {
                                });
   }
   static void backward(const O& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     detail::for_vectors<A>(io.device.threads(), io.step.count * op.in.size(),
-                           [known = O::from_y ? io.y : io.x, dy = io.dy, dx = io.dx](
+                           [known = O::from_y ? io.y : io.x[0], dy = io.dy, dx = io.dx[0]](
                                auto bytes, std::size_t i, std::size_t count)
                                __attribute__((always_inline, no_instrument_function)) {
                                  detail::Lanes<float, bytes.value> u, v, d;

@@ -143,15 +143,15 @@ struct Kernel<SoftmaxOp, BasicCpu<P>> : KernelTraits {
     const std::size_t size = io.step.count * op.in.size(),
                       channels = static_cast<std::size_t>(op.in.channels());
     std::vector<std::size_t> rows;  // found before the call, since y may alias x
-    if (!detail::are_moderate(io.device.threads(), io.x, size)) [[unlikely]]
-      rows = detail::rows_without_maximum(io.x, size / channels, channels);
-    prepared.forward(io.device.stream(), io.scratch, {io.x, io.y});
+    if (!detail::are_moderate(io.device.threads(), io.x[0], size)) [[unlikely]]
+      rows = detail::rows_without_maximum(io.x[0], size / channels, channels);
+    prepared.forward(io.device.stream(), io.scratch, {io.x[0], io.y});
     for (const std::size_t row : rows)
       std::fill_n(io.y + row * channels, channels, A(std::numeric_limits<float>::quiet_NaN()));
   }
   static void backward(const SoftmaxOp&, const Io<D>& io, Prepared& prepared) {
-    if (io.step.count == 0 || io.dx == nullptr) return;
-    prepared.backward(io.device.stream(), io.scratch, {io.y, io.dy, io.dx});
+    if (io.step.count == 0 || io.dx[0] == nullptr) return;
+    prepared.backward(io.device.stream(), io.scratch, {io.y, io.dy, io.dx[0]});
   }
 };
 
@@ -165,16 +165,16 @@ struct Kernel<LogSoftmaxOp, BasicCpu<P>> : KernelTraits {
   static void forward(const LogSoftmaxOp& op, const Io<D>& io) {
     const auto n = static_cast<std::size_t>(op.in.channels());
     detail::for_rows<A>(io.device.threads(), io.step.count * op.in.size() / n, n,
-                        [n, x = io.x, y = io.y](auto bytes, std::size_t row)
+                        [n, x = io.x[0], y = io.y](auto bytes, std::size_t row)
                             __attribute__((always_inline, no_instrument_function)) {
                               detail::log_softmax<bytes.value>(x + row, y + row, n);
                             });
   }
   static void backward(const LogSoftmaxOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const auto n = static_cast<std::size_t>(op.in.channels());
     detail::for_rows<A>(io.device.threads(), io.step.count * op.in.size() / n, n,
-                        [n, y = io.y, dy = io.dy, dx = io.dx](auto bytes, std::size_t row)
+                        [n, y = io.y, dy = io.dy, dx = io.dx[0]](auto bytes, std::size_t row)
                             __attribute__((always_inline, no_instrument_function)) {
                               detail::log_softmax_gradient<bytes.value>(y + row, dy + row, dx + row,
                                                                         n);

@@ -23,7 +23,7 @@ struct Kernel<TiedDenseOp, BasicCpu<P>> : KernelTraits {
 
   static void forward(const TiedDenseOp& op, const Io<D>& io) {
     const auto [rows, columns, vectors] = sizes(op, io);
-    multiply(op, io, 'N', 'T', vectors, rows, columns, io.x, columns, io.w, columns, io.y);
+    multiply(op, io, 'N', 'T', vectors, rows, columns, io.x[0], columns, io.w, columns, io.y);
   }
   static void backward(const TiedDenseOp& op, const Io<D>& io) {
     const auto [rows, columns, vectors] = sizes(op, io);
@@ -31,9 +31,9 @@ struct Kernel<TiedDenseOp, BasicCpu<P>> : KernelTraits {
       std::fill_n(io.dw, op.weights(), 0.0f);
       return;
     }
-    multiply(op, io, 'T', 'N', rows, columns, vectors, io.dy, rows, io.x, columns, io.dw);
-    if (io.dx != nullptr)
-      multiply(op, io, 'N', 'N', vectors, columns, rows, io.dy, rows, io.w, columns, io.dx);
+    multiply(op, io, 'T', 'N', rows, columns, vectors, io.dy, rows, io.x[0], columns, io.dw);
+    if (io.dx[0] != nullptr)
+      multiply(op, io, 'N', 'N', vectors, columns, rows, io.dy, rows, io.w, columns, io.dx[0]);
   }
 
  private:

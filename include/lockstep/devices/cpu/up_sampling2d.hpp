@@ -100,16 +100,16 @@ struct NearestUpSampling2D {
     const UpSamplingSizes n(op);
     io.device.for_ranges(io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r)
-        repeat_row(n, io.x + r * n.row, io.y + r * n.high * n.wide_row);
+        repeat_row(n, io.x[0] + r * n.row, io.y + r * n.high * n.wide_row);
     });
   }
 
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const UpSamplingSizes n(op);
     io.device.for_ranges(io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r)
-        sum_rows(n, io.dy + r * n.high * n.wide_row, io.dx + r * n.row);
+        sum_rows(n, io.dy + r * n.high * n.wide_row, io.dx[0] + r * n.row);
     });
   }
 
@@ -148,25 +148,26 @@ struct Kernel<UpSampling2DOp, BasicCpu<P>> : KernelTraits {
     const detail::UpSamplingSizes n(op);
     io.device.for_ranges(io.step.count * n.rows * n.high, n.grain * n.high, [&](Slice rows) {
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
-                              [&](auto bytes, int first,
-                                  int last) __attribute__((always_inline, no_instrument_function)) {
-                                detail::blend_rows<bytes.value>(op, rows, first, last, io.x, io.y);
-                              });
+                              [&](auto bytes, int first, int last)
+                                  __attribute__((always_inline, no_instrument_function)) {
+                                    detail::blend_rows<bytes.value>(op, rows, first, last, io.x[0],
+                                                                    io.y);
+                                  });
     });
   }
   /// Threads split the examples: neighbouring rows of dy scatter to the same rows of dx.
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (op.interpolation == Interpolation::nearest) return Nearest::backward(op, io);
     const detail::UpSamplingSizes n(op);
     const std::size_t size = op.in.size();
     io.device.for_ranges(io.step.count, n.grain / n.rows + 1, [&](Slice examples) {
-      std::fill_n(io.dx + examples.first * size, examples.count * size, T(0));
+      std::fill_n(io.dx[0] + examples.first * size, examples.count * size, T(0));
       detail::for_channels<T>(detail::has_vectors(), op.in[2],
                               [&](auto bytes, int first, int last)
                                   __attribute__((always_inline, no_instrument_function)) {
                                     detail::spread_images<bytes.value>(op, examples, first, last,
-                                                                       io.dy, io.dx);
+                                                                       io.dy, io.dx[0]);
                                   });
     });
   }

@@ -45,12 +45,14 @@ struct BatchStatistics {
 /// - `gradient(op, io, s, mean_dy, mean_dy_xhat)`: dx = gamma scale (dy - mean_dy - (x -
 ///   mean) scale mean_dy_xhat).
 ///
-/// The last argument of each is a `Loops::Workspace&`: a struct with `std::vector<double> replicas`
+/// `Loops::adds`: normalize adds x[1]. The last argument of each is a `Loops::Workspace&`: a struct with `std::vector<double> replicas`
 /// and any buffers that the loops need.
 template <class D, class Loops>
 struct BatchNormalizationKernel : KernelTraits {
   using Prepared = typename Loops::Workspace;
-  static constexpr bool keeps_x = true, handles_recompute = true, skips_dw = true;
+  static constexpr bool handles_recompute = true, skips_dw = true;
+  /// Not what is added.
+  static constexpr bool keeps_x(const auto&, std::size_t operand) { return operand == 0; }
   static constexpr bool exchanges(const BatchNormalizationOp& op) { return op.synchronized; }
   static constexpr bool updates_state(const BatchNormalizationOp&) { return true; }
   /// Layout of `io.once`, in doubles: rows (1), mean (channels), scale (channels), sum_dy
@@ -109,8 +111,9 @@ struct BatchNormalizationKernel : KernelTraits {
     const BatchStatistics s{*rows, rows + 1, rows + 1 + channels};
     double* const sum_dy = rows + 1 + 2 * channels;  // (channels)
     double* const sum_dy_xhat = sum_dy + channels;   // (channels)
-    // The loops over the sums also write dx2.
-    const bool wants_sums = io.step.training || io.dw != nullptr || io.dx2 != nullptr;
+    // The loops over the sums also write the gradient of what they add.
+    bool wants_sums = io.step.training || io.dw != nullptr;
+    if constexpr (Loops::adds) wants_sums = wants_sums || io.dx[1] != nullptr;
     if (io.step.count > 0 && wants_sums)
       Loops::sums(op, io, s, sum_dy, sum_dy_xhat, workspace);
     else
@@ -122,7 +125,7 @@ struct BatchNormalizationKernel : KernelTraits {
       if (op.center)
         for (std::size_t k = 0; k < channels; ++k) *dw++ = static_cast<T>(sum_dy[k]);
     }
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (!io.step.training)
       std::fill_n(sum_dy, 2 * channels, 0.0);
     else if (op.synchronized && io.step.group.size() > 1)
@@ -139,6 +142,7 @@ struct BatchNormalizationLoops {
   using T = typename D::real;
   using A = ActivationOf<D>;
   using Op = BatchNormalizationOp;
+  static constexpr bool adds = false;
   struct Workspace {
     std::vector<double> replicas;
     std::size_t scratch_bytes() const { return 0; }
@@ -150,10 +154,10 @@ struct BatchNormalizationLoops {
     double* const squares = mean + channels;  // (channels)
     to[0] = static_cast<double>(rows);
     std::fill_n(mean, 2 * channels, 0.0);
-    for_each(op, io, [&](std::size_t i, std::size_t k) { mean[k] += at(io.x, i); });
+    for_each(op, io, [&](std::size_t i, std::size_t k) { mean[k] += at(io.x[0], i); });
     for (std::size_t k = 0; k < channels; ++k) mean[k] /= to[0];
     for_each(op, io, [&](std::size_t i, std::size_t k) {
-      const double d = at(io.x, i) - mean[k];
+      const double d = at(io.x[0], i) - mean[k];
       squares[k] += d * d;
     });
   }
@@ -162,7 +166,7 @@ struct BatchNormalizationLoops {
     const T* const beta =
         op.center ? io.w + (op.scale ? op.channels() : 0) : nullptr;  // (channels)
     for_each(op, io, [&](std::size_t i, std::size_t k) {
-      const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
+      const double normal = (at(io.x[0], i) - s.mean[k]) * s.scale[k];
       io.y[i] = static_cast<A>(normal * (gamma ? at(gamma, k) : 1) + (beta ? at(beta, k) : 0));
     });
   }
@@ -172,16 +176,16 @@ struct BatchNormalizationLoops {
     std::fill_n(sum_dy_xhat, op.channels(), 0.0);
     for_each(op, io, [&](std::size_t i, std::size_t k) {
       sum_dy[k] += at(io.dy, i);
-      sum_dy_xhat[k] += at(io.dy, i) * (at(io.x, i) - s.mean[k]) * s.scale[k];
+      sum_dy_xhat[k] += at(io.dy, i) * (at(io.x[0], i) - s.mean[k]) * s.scale[k];
     });
   }
   static void gradient(const Op& op, const Io<D>& io, const BatchStatistics& s,
                        const double* mean_dy, const double* mean_dy_xhat, Workspace&) {
     const T* const gamma = op.scale ? io.w : nullptr;  // (channels)
     for_each(op, io, [&](std::size_t i, std::size_t k) {
-      const double normal = (at(io.x, i) - s.mean[k]) * s.scale[k];
-      io.dx[i] = static_cast<A>((gamma ? at(gamma, k) : 1) * s.scale[k] *
-                                (at(io.dy, i) - mean_dy[k] - normal * mean_dy_xhat[k]));
+      const double normal = (at(io.x[0], i) - s.mean[k]) * s.scale[k];
+      io.dx[0][i] = static_cast<A>((gamma ? at(gamma, k) : 1) * s.scale[k] *
+                                   (at(io.dy, i) - mean_dy[k] - normal * mean_dy_xhat[k]));
     });
   }
 

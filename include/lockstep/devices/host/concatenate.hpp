@@ -18,15 +18,15 @@ struct Kernel<ConcatenateOp, D> : KernelTraits {
   static void forward(const ConcatenateOp& op, const Io<D>& io) {
     for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
       auto* const y = io.y + row * (first + second);
-      std::copy_n(io.x + row * first, first, y);
-      std::copy_n(io.x2 + row * second, second, y + first);
+      std::copy_n(io.x[0] + row * first, first, y);
+      std::copy_n(io.x[1] + row * second, second, y + first);
     });
   }
   static void backward(const ConcatenateOp& op, const Io<D>& io) {
     for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
       const auto* const dy = io.dy + row * (first + second);
-      if (io.dx != nullptr) std::copy_n(dy, first, io.dx + row * first);
-      if (io.dx2 != nullptr) std::copy_n(dy + first, second, io.dx2 + row * second);
+      if (io.dx[0] != nullptr) std::copy_n(dy, first, io.dx[0] + row * first);
+      if (io.dx[1] != nullptr) std::copy_n(dy + first, second, io.dx[1] + row * second);
     });
   }
 

@@ -21,14 +21,14 @@ struct Kernel<DotOp, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = true, keeps_x2 = true;
+  static constexpr bool keeps_x = true;
   static constexpr std::size_t saved(const DotOp& op) { return values(op) * sizeof(T); }
 
   static void forward(const DotOp& op, const Io<D>& io) {
     for_examples(op, io, [&](std::size_t n) {
       const detail::DotRows a = op.rows(), b = op.other_rows();
-      const A* const x = io.x + n * op.in.size();
-      const A* const x2 = io.x2 + n * op.other.size();
+      const A* const x = io.x[0] + n * op.in.size();
+      const A* const x2 = io.x[1] + n * op.other.size();
       T* const scales = saved_of(op, io, n);  // (a.count + b.count), then y
       if (op.normalize) {
         write_scales(a, x, scales);
@@ -58,21 +58,21 @@ struct Kernel<DotOp, D> : KernelTraits {
   }
 
   static void backward(const DotOp& op, const Io<D>& io) {
-    if (io.dx == nullptr && io.dx2 == nullptr) return;
+    if (io.dx[0] == nullptr && io.dx[1] == nullptr) return;
     for_examples(op, io, [&](std::size_t n) {
       const detail::DotRows a = op.rows(), b = op.other_rows();
-      const A* const x = io.x + n * op.in.size();
-      const A* const x2 = io.x2 + n * op.other.size();
+      const A* const x = io.x[0] + n * op.in.size();
+      const A* const x2 = io.x[1] + n * op.other.size();
       const A* const dy = io.dy + n * a.count * b.count;
       const T* const scales = saved_of(op, io, n);
       const T* const y = op.normalize ? scales + a.count + b.count : nullptr;
       const T* const of_b = op.normalize ? scales + a.count : nullptr;
-      if (io.dx != nullptr)
+      if (io.dx[0] != nullptr)
         write_gradient(Side{a, x, scales, b.count}, Side{b, x2, of_b, 1}, dy, y,
-                       io.dx + n * op.in.size());
-      if (io.dx2 != nullptr)
+                       io.dx[0] + n * op.in.size());
+      if (io.dx[1] != nullptr)
         write_gradient(Side{b, x2, of_b, 1}, Side{a, x, scales, b.count}, dy, y,
-                       io.dx2 + n * op.other.size());
+                       io.dx[1] + n * op.other.size());
     });
   }
 

@@ -24,11 +24,11 @@ struct Kernel<DropoutOp, D> : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  static void forward(const DropoutOp& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
+  static void forward(const DropoutOp& op, const Io<D>& io) { apply(op, io, io.x[0], io.y); }
 
   /// Draws the mask again rather than saving it from forward.
   static void backward(const DropoutOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0]);
   }
 
  private:

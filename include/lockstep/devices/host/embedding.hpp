@@ -87,7 +87,7 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
   /// Sums the terms of each table row in double, row by row: a frequent token has millions.
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& sorted) {
     const auto units = static_cast<std::size_t>(op.units);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.x_size(), A(0));
+    if (io.dx[0] != nullptr) std::fill_n(io.dx[0], io.step.count * op.x_size(), A(0));
     if (io.dw == nullptr) return;
     const std::size_t rows = std::min(static_cast<std::size_t>(op.vocabulary), io.step.table_rows);
     sort(op, io, rows, sorted);
@@ -120,10 +120,10 @@ struct Kernel<EmbeddingOp, D> : KernelTraits {
     for (std::size_t i = 0; i < n; ++i)
       sorted.positions[next[static_cast<std::size_t>(index_at(op, io, i))]++] = i;
   }
-  /// Reads from the batch, if that is the input: io.x may be its copy rounded to 16 bits.
+  /// Reads from the batch, if that is the input: io.x[0] may be its copy rounded to 16 bits.
   static T index_at(const EmbeddingOp& op, const Io<D>& io, std::size_t i) {
     const std::size_t at = op.place(i);
-    return io.batch != nullptr ? io.batch[at] : T(io.x[at]);
+    return io.batch != nullptr ? io.batch[at] : T(io.x[0][at]);
   }
   template <class P>
   static P* row(P* table, T index, std::size_t units) {

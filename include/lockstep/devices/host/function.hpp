@@ -99,13 +99,13 @@ struct Kernel<FunctionOp<C>, D> : KernelTraits {
 
   static void forward(const FunctionOp<C>& op, const Io<D>& io) {
     detail::for_function_rows(op, io, [&](std::size_t row, std::size_t n) {
-      Row::forward(io.x + row * n, io.y + row * (Row::is_row ? 1 : n), n);
+      Row::forward(io.x[0] + row * n, io.y + row * (Row::is_row ? 1 : n), n);
     });
   }
   static void backward(const FunctionOp<C>& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     detail::for_function_rows(op, io, [&](std::size_t row, std::size_t n) {
-      Row::backward(io.x + row * n, io.dy + row * (Row::is_row ? 1 : n), io.dx + row * n, n);
+      Row::backward(io.x[0] + row * n, io.dy + row * (Row::is_row ? 1 : n), io.dx[0] + row * n, n);
     });
   }
 };

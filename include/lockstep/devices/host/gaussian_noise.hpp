@@ -31,19 +31,20 @@ struct Kernel<GaussianNoiseOp, D> : KernelTraits {
   static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
     const std::size_t size = op.in.size();
     if (!io.step.training || op.stddev <= 0) {
-      if (io.x != io.y) std::copy_n(io.x, io.step.count * size, io.y);
+      if (io.x[0] != io.y) std::copy_n(io.x[0], io.step.count * size, io.y);
       return;
     }
     const std::uint64_t key = mix(mix(io.step.seed, io.key), io.step.pass);
     detail::for_ranges(io.device, io.step.count, (1 << 10) / size + 1, [&](Slice part) {
       for (std::size_t n = part.first; n < part.first + part.count; ++n)
         add_noise(Philox(key, io.step.first_ordinal + n), static_cast<double>(op.stddev), size,
-                  io.x + n * size, io.y + n * size);
+                  io.x[0] + n * size, io.y + n * size);
     });
   }
 
   static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
-    if (io.dx != nullptr && io.dx != io.dy) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+    if (io.dx[0] != nullptr && io.dx[0] != io.dy)
+      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
   }
 
  private:

@@ -23,8 +23,8 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
   static void forward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {
-      const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
-      A* const y = io.y + n * channels;                 // (channels)
+      const A* const x = io.x[0] + n * pixels * channels;  // (pixels, channels)
+      A* const y = io.y + n * channels;                    // (channels)
       std::copy_n(x, channels, y);
       for (std::size_t i = 1; i < pixels; ++i)
         for (std::size_t k = 0; k < channels; ++k) {
@@ -35,11 +35,11 @@ struct Kernel<GlobalMaxPooling2DOp, D> : KernelTraits {
   }
 
   static void backward(const GlobalMaxPooling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const std::size_t channels = op.out().size(), pixels = op.in.size() / channels;
     for (std::size_t n = 0; n < io.step.count; ++n) {
-      const A* const x = io.x + n * pixels * channels;  // (pixels, channels)
-      A* const dx = io.dx + n * pixels * channels;      // (pixels, channels)
+      const A* const x = io.x[0] + n * pixels * channels;  // (pixels, channels)
+      A* const dx = io.dx[0] + n * pixels * channels;      // (pixels, channels)
       for (std::size_t k = 0; k < channels; ++k) {
         const T y = T(io.y[n * channels + k]), dy = T(io.dy[n * channels + k]);
         std::size_t equal = 0;

@@ -21,14 +21,14 @@ struct Kernel<NormalizationOp, D> : KernelTraits {
 
   static void forward(const NormalizationOp& op, const Io<D>& io) {
     for_each(op, io.step.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
-      const T x = io.batch != nullptr ? io.batch[i] : T(io.x[i]);
+      const T x = io.batch != nullptr ? io.batch[i] : T(io.x[0][i]);
       io.y[i] = A((x - io.state[k]) / deviation(io.state[channels + k]));
     });
   }
   static void backward(const NormalizationOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     for_each(op, io.step.count, [&](std::size_t i, std::size_t k, std::size_t channels) {
-      io.dx[i] = A(T(io.dy[i]) / deviation(io.state[channels + k]));
+      io.dx[0][i] = A(T(io.dy[i]) / deviation(io.state[channels + k]));
     });
   }
 

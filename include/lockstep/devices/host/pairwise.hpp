@@ -17,13 +17,12 @@ struct Kernel<Op, D> : KernelTraits {
   using library_kernel = Kernel;
   using T = typename D::real;
   using A = ActivationOf<D>;
-  static constexpr bool keeps_x = Op::reads_inputs, keeps_x2 = Op::reads_inputs,
-                        in_place = !Op::reads_inputs;
+  static constexpr bool keeps_x = Op::reads_inputs, in_place = !Op::reads_inputs;
 
   static void forward(const Op& op, const Io<D>& io) {
     detail::for_ranges(io.device, io.step.count * op.out().size(), grain, [&](Slice part) {
       for (std::size_t i = part.first; i < part.first + part.count; ++i)
-        io.y[i] = A(op.value(T(io.x[i]), T(io.x2[i])));
+        io.y[i] = A(op.value(T(io.x[0][i]), T(io.x[1][i])));
     });
   }
 
@@ -33,9 +32,9 @@ struct Kernel<Op, D> : KernelTraits {
       for (std::size_t i = part.first; i < part.first + part.count; ++i) {
         const T dy = T(io.dy[i]);
         T a(0), b(0);
-        if constexpr (Op::reads_inputs) a = T(io.x[i]), b = T(io.x2[i]);
-        if (io.dx != nullptr) io.dx[i] = A(op.dx(dy, a, b));
-        if (io.dx2 != nullptr) io.dx2[i] = A(op.dx2(dy, a, b));
+        if constexpr (Op::reads_inputs) a = T(io.x[0][i]), b = T(io.x[1][i]);
+        if (io.dx[0] != nullptr) io.dx[0][i] = A(op.dx(dy, a, b));
+        if (io.dx[1] != nullptr) io.dx[1][i] = A(op.dx2(dy, a, b));
       }
     });
   }

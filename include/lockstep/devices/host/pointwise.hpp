@@ -21,14 +21,15 @@ struct Kernel<Op, D> : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io) {
     const std::size_t size = io.step.count * op.out().size();
-    for (std::size_t i = 0; i < size; ++i) io.y[i] = A(op.value(T(io.x[i])));
+    for (std::size_t i = 0; i < size; ++i) io.y[i] = A(op.value(T(io.x[0][i])));
   }
 
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const std::size_t size = io.step.count * op.out().size();
-    const auto* const known = Op::from_y ? io.y : io.x;
-    for (std::size_t i = 0; i < size; ++i) io.dx[i] = A(T(io.dy[i]) * op.derivative(T(known[i])));
+    const auto* const known = Op::from_y ? io.y : io.x[0];
+    for (std::size_t i = 0; i < size; ++i)
+      io.dx[0][i] = A(T(io.dy[i]) * op.derivative(T(known[i])));
   }
 };
 

@@ -53,7 +53,7 @@ struct Kernel<PReLUOp, D> : KernelTraits {
     const std::size_t size = op.in.size();
     for (std::size_t n = 0; n < io.step.count; ++n)
       for (std::size_t i = 0; i < size; ++i) {
-        const T x = T(io.x[n * size + i]);
+        const T x = T(io.x[0][n * size + i]);
         io.y[n * size + i] = A(x > 0 ? x : io.w[alpha.place[i]] * x);
       }
   }
@@ -63,11 +63,11 @@ struct Kernel<PReLUOp, D> : KernelTraits {
     double* const dw = alpha.sums.begin(io.dw);
     for (std::size_t n = 0; n < io.step.count; ++n)
       for (std::size_t i = 0; i < size; ++i) {
-        const T x = T(io.x[n * size + i]), dy = T(io.dy[n * size + i]);
+        const T x = T(io.x[0][n * size + i]), dy = T(io.dy[n * size + i]);
         if (dw && !(x > 0)) dw[alpha.place[i]] += static_cast<double>(x) * static_cast<double>(dy);
         // 0 at 0, and NaN at NaN.
-        if (io.dx != nullptr)
-          io.dx[n * size + i] = A(dy * (x > 0 ? T(1) : x < 0 ? io.w[alpha.place[i]] : T(0) * x));
+        if (io.dx[0] != nullptr)
+          io.dx[0][n * size + i] = A(dy * (x > 0 ? T(1) : x < 0 ? io.w[alpha.place[i]] : T(0) * x));
       }
     alpha.sums.end(io.dw);
   }

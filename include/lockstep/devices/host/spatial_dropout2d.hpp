@@ -27,10 +27,10 @@ struct Kernel<SpatialDropout2DOp, D> : KernelTraits {
 
   static void forward(const SpatialDropout2DOp& op, const Io<D>& io) {
     if (drops(op, io)) draw(op, io);
-    apply(op, io, io.x, io.y);
+    apply(op, io, io.x[0], io.y);
   }
   static void backward(const SpatialDropout2DOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0]);
   }
 
  private:

@@ -28,7 +28,7 @@ struct Kernel<TiedDenseOp, D> : KernelTraits {
         for (std::size_t r = 0; r < rows; ++r) {
           T sum = 0;
           for (std::size_t c = 0; c < columns; ++c)
-            sum += T(io.x[n * columns + c]) * io.w[r * columns + c];
+            sum += T(io.x[0][n * columns + c]) * io.w[r * columns + c];
           io.y[n * rows + r] = A(sum);
         }
     });
@@ -43,14 +43,14 @@ struct Kernel<TiedDenseOp, D> : KernelTraits {
           double sum[block] = {};
           for (std::size_t n = 0; n < vectors; ++n) {
             const double dy = static_cast<double>(io.dy[n * rows + r]);
-            const A* const x = io.x + n * columns + first;
+            const A* const x = io.x[0] + n * columns + first;
             for (std::size_t c = 0; c < width; ++c) sum[c] += dy * static_cast<double>(x[c]);
           }
           for (std::size_t c = 0; c < width; ++c)
             io.dw[r * columns + first + c] = static_cast<T>(sum[c]);
         }
     });
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     detail::for_ranges(io.device, vectors, 4096 / columns / rows + 1, [&](Slice part) {
       for (std::size_t n = part.first; n < part.first + part.count; ++n)
         for (std::size_t first = 0; first < columns; first += block) {
@@ -61,7 +61,7 @@ struct Kernel<TiedDenseOp, D> : KernelTraits {
             const T* const w = io.w + r * columns + first;
             for (std::size_t c = 0; c < width; ++c) sum[c] += dy * w[c];
           }
-          for (std::size_t c = 0; c < width; ++c) io.dx[n * columns + first + c] = A(sum[c]);
+          for (std::size_t c = 0; c < width; ++c) io.dx[0][n * columns + first + c] = A(sum[c]);
         }
     });
   }

@@ -43,7 +43,7 @@ struct HostUpSampling2D : KernelTraits {
     const UpSamplingSizes n(op);
     for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first * n.high; r < (part.first + part.count) * n.high; ++r) {
-        const A* const image = io.x + r / (n.rows * n.high) * n.rows * n.row;
+        const A* const image = io.x[0] + r / (n.rows * n.high) * n.rows * n.row;
         const auto down =
             from(op, static_cast<int>(r % (n.rows * n.high)), op.size.height, op.in[0]);
         const A* const above = image + n.at(down.low) * n.row;   // (columns, channels)
@@ -64,7 +64,7 @@ struct HostUpSampling2D : KernelTraits {
   }
 
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const UpSamplingSizes n(op);
     for_ranges(io.device, io.step.count * n.rows, n.grain, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r) {
@@ -72,7 +72,7 @@ struct HostUpSampling2D : KernelTraits {
         for (int c = 0; c < op.in[1]; ++c)
           for (std::size_t k = 0; k < n.channels; k += block)
             gather(op, n, dy, static_cast<int>(r % n.rows), c, k, std::min(block, n.channels - k),
-                   io.dx + r * n.row + n.at(c) * n.channels + k);
+                   io.dx[0] + r * n.row + n.at(c) * n.channels + k);
       }
     });
   }

@@ -17,13 +17,13 @@ struct Kernel<AddOp, Reference<T>> : KernelTraits {
 
   static void forward(const AddOp& op, const Io<Reference<T>>& io) {
     const std::size_t size = io.step.count * op.in.size();
-    for (std::size_t i = 0; i < size; ++i) io.y[i] = io.x[i] + io.x2[i];
+    for (std::size_t i = 0; i < size; ++i) io.y[i] = io.x[0][i] + io.x[1][i];
   }
 
   static void backward(const AddOp& op, const Io<Reference<T>>& io) {
     const std::size_t size = io.step.count * op.in.size();
-    if (io.dx != nullptr) std::copy_n(io.dy, size, io.dx);
-    if (io.dx2 != nullptr) std::copy_n(io.dy, size, io.dx2);
+    if (io.dx[0] != nullptr) std::copy_n(io.dy, size, io.dx[0]);
+    if (io.dx[1] != nullptr) std::copy_n(io.dy, size, io.dx[1]);
   }
 };
 

@@ -16,8 +16,8 @@ template <class T>
 struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
   static void forward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
-    const T* const x = io.x;  // (count, height, width, channels)
-    T* const y = io.y;        // (count, height', width', channels)
+    const T* const x = io.x[0];  // (count, height, width, channels)
+    T* const y = io.y;           // (count, height', width', channels)
     detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       double sum = 0;
       int inside = 0;
@@ -27,9 +27,9 @@ struct Kernel<AveragePooling2DOp, Reference<T>> : KernelTraits {
   }
 
   static void backward(const AveragePooling2DOp& op, const Io<Reference<T>>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const T* const dy = io.dy;  // (count, height', width', channels)
-    T* const dx = io.dx;        // (count, height, width, channels)
+    T* const dx = io.dx[0];     // (count, height, width, channels)
     std::fill_n(dx, io.step.count * op.window.in.size(), T(0));
     detail::for_each_window(op.window, io.step.count, [&](std::size_t out, const auto& taps) {
       int inside = 0;

@@ -34,17 +34,17 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
     const std::size_t pixels = io.step.count * op.out().size() / filters;
     for (std::size_t i = 0; i < pixels; ++i)
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
-    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
-                         [&](std::size_t in, std::size_t tap, std::size_t out) {
-                           const T* const x = io.x + in * groups * channels;  // (groups, channels)
-                           const T* const kernel =
-                               io.w + tap * channels * filters;  // (channels, filters)
-                           T* const y = io.y + out * filters;    // (groups, each)
-                           for (std::size_t g = 0; g < groups; ++g)
-                             for (std::size_t k = 0; k < channels; ++k)
-                               for (std::size_t f = g * each; f < (g + 1) * each; ++f)
-                                 y[f] += x[g * channels + k] * kernel[k * filters + f];
-                         });
+    detail::for_each_tap(
+        op.rows(), op.columns(), io.step.count,
+        [&](std::size_t in, std::size_t tap, std::size_t out) {
+          const T* const x = io.x[0] + in * groups * channels;      // (groups, channels)
+          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
+          T* const y = io.y + out * filters;                        // (groups, each)
+          for (std::size_t g = 0; g < groups; ++g)
+            for (std::size_t k = 0; k < channels; ++k)
+              for (std::size_t f = g * each; f < (g + 1) * each; ++f)
+                y[f] += x[g * channels + k] * kernel[k * filters + f];
+        });
   }
 
   static void backward(const Conv2DOp& op, const Io<Reference<T>>& io, Prepared& sums) {
@@ -52,7 +52,7 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
                channels = static_cast<std::size_t>(op.group_channels()),
                filters = static_cast<std::size_t>(op.filters), each = filters / groups;
     double* const dw = sums.begin(io.dw);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
+    if (io.dx[0] != nullptr) std::fill_n(io.dx[0], io.step.count * op.in.size(), T(0));
     if (op.bias && dw) {
       double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
@@ -60,26 +60,25 @@ struct Kernel<Conv2DOp, Reference<T>> : KernelTraits {
         for (std::size_t f = 0; f < filters; ++f)
           d_bias[f] += static_cast<double>(io.dy[i * filters + f]);
     }
-    detail::for_each_tap(op.rows(), op.columns(), io.step.count,
-                         [&](std::size_t in, std::size_t tap, std::size_t out) {
-                           const T* const x = io.x + in * groups * channels;  // (groups, channels)
-                           const T* const dy = io.dy + out * filters;         // (groups, each)
-                           const T* const kernel =
-                               io.w + tap * channels * filters;  // (channels, filters)
-                           double* const d_kernel =
-                               dw ? dw + tap * channels * filters : nullptr;  // (channels, filters)
-                           for (std::size_t g = 0; g < groups; ++g)
-                             for (std::size_t k = 0; k < channels; ++k) {
-                               const auto value = static_cast<double>(x[g * channels + k]);
-                               T sum = 0;
-                               for (std::size_t f = g * each; f < (g + 1) * each; ++f) {
-                                 if (d_kernel)
-                                   d_kernel[k * filters + f] += value * static_cast<double>(dy[f]);
-                                 sum += kernel[k * filters + f] * dy[f];
-                               }
-                               if (io.dx != nullptr) io.dx[(in * groups + g) * channels + k] += sum;
-                             }
-                         });
+    detail::for_each_tap(
+        op.rows(), op.columns(), io.step.count,
+        [&](std::size_t in, std::size_t tap, std::size_t out) {
+          const T* const x = io.x[0] + in * groups * channels;      // (groups, channels)
+          const T* const dy = io.dy + out * filters;                // (groups, each)
+          const T* const kernel = io.w + tap * channels * filters;  // (channels, filters)
+          double* const d_kernel =
+              dw ? dw + tap * channels * filters : nullptr;  // (channels, filters)
+          for (std::size_t g = 0; g < groups; ++g)
+            for (std::size_t k = 0; k < channels; ++k) {
+              const auto value = static_cast<double>(x[g * channels + k]);
+              T sum = 0;
+              for (std::size_t f = g * each; f < (g + 1) * each; ++f) {
+                if (d_kernel) d_kernel[k * filters + f] += value * static_cast<double>(dy[f]);
+                sum += kernel[k * filters + f] * dy[f];
+              }
+              if (io.dx[0] != nullptr) io.dx[0][(in * groups + g) * channels + k] += sum;
+            }
+        });
     sums.end(io.dw);
   }
 };

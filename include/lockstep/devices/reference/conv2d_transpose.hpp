@@ -34,7 +34,7 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     const Conv2DOp back = op.convolution();
     detail::for_each_tap(back.rows(), back.columns(), io.step.count,
                          [&](std::size_t large, std::size_t tap, std::size_t small) {
-                           const T* const x = io.x + small * channels;               // (channels)
+                           const T* const x = io.x[0] + small * channels;            // (channels)
                            const T* const kernel = io.w + tap * filters * channels;  // (f, k)
                            T* const y = io.y + large * filters;                      // (filters)
                            for (std::size_t f = 0; f < filters; ++f)
@@ -47,7 +47,7 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.in[2]),
                filters = static_cast<std::size_t>(op.filters);
     double* const dw = sums.begin(io.dw);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
+    if (io.dx[0] != nullptr) std::fill_n(io.dx[0], io.step.count * op.in.size(), T(0));
     if (op.bias && dw) {
       double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
@@ -58,7 +58,7 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
     const Conv2DOp back = op.convolution();
     detail::for_each_tap(back.rows(), back.columns(), io.step.count,
                          [&](std::size_t large, std::size_t tap, std::size_t small) {
-                           const T* const x = io.x + small * channels;               // (channels)
+                           const T* const x = io.x[0] + small * channels;            // (channels)
                            const T* const dy = io.dy + large * filters;              // (filters)
                            const T* const kernel = io.w + tap * filters * channels;  // (f, k)
                            double* const d_kernel =
@@ -68,8 +68,8 @@ struct Kernel<Conv2DTransposeOp, Reference<T>> : KernelTraits {
                                if (d_kernel)
                                  d_kernel[f * channels + k] +=
                                      static_cast<double>(x[k]) * static_cast<double>(dy[f]);
-                               if (io.dx != nullptr)
-                                 io.dx[small * channels + k] += kernel[f * channels + k] * dy[f];
+                               if (io.dx[0] != nullptr)
+                                 io.dx[0][small * channels + k] += kernel[f * channels + k] * dy[f];
                              }
                          });
     sums.end(io.dw);

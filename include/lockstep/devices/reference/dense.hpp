@@ -27,8 +27,8 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
     const T* const kernel = io.w;                   // (inputs, units)
     const T* const bias = io.w + op.kernel_size();  // (units)
     for (std::size_t n = 0; n < rows; ++n) {
-      const T* const x = io.x + n * inputs;  // (inputs)
-      T* const y = io.y + n * units;         // (units)
+      const T* const x = io.x[0] + n * inputs;  // (inputs)
+      T* const y = io.y + n * units;            // (units)
       for (std::size_t u = 0; u < units; ++u) y[u] = op.bias ? bias[u] : T(0);
       for (std::size_t i = 0; i < inputs; ++i)
         for (std::size_t u = 0; u < units; ++u) y[u] += x[i] * kernel[i * units + u];
@@ -41,8 +41,8 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
     const T* const kernel = io.w;                // (inputs, units)
     double* const d_kernel = sums.begin(io.dw);  // (inputs, units), or null
     for (std::size_t n = 0; n < rows; ++n) {
-      const T* const x = io.x + n * inputs;   // (inputs)
-      const T* const dy = io.dy + n * units;  // (units)
+      const T* const x = io.x[0] + n * inputs;  // (inputs)
+      const T* const dy = io.dy + n * units;    // (units)
       if (op.bias && d_kernel)
         for (std::size_t u = 0; u < units; ++u)
           d_kernel[op.kernel_size() + u] += static_cast<double>(dy[u]);
@@ -53,7 +53,7 @@ struct Kernel<DenseOp, Reference<T>> : KernelTraits {
             d_kernel[i * units + u] += static_cast<double>(x[i]) * static_cast<double>(dy[u]);
           sum += kernel[i * units + u] * dy[u];
         }
-        if (io.dx != nullptr) io.dx[n * inputs + i] = sum;
+        if (io.dx[0] != nullptr) io.dx[0][n * inputs + i] = sum;
       }
     }
     sums.end(io.dw);

@@ -32,7 +32,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
       for (std::size_t f = 0; f < filters; ++f) io.y[i * filters + f] = op.bias ? bias[f] : T(0);
     detail::for_each_tap(op.rows(), op.columns(), io.step.count,
                          [&](std::size_t in, std::size_t tap, std::size_t out) {
-                           const T* const x = io.x + in * channels;       // (channels)
+                           const T* const x = io.x[0] + in * channels;    // (channels)
                            const T* const kernel = io.w + tap * filters;  // (channels, each)
                            T* const y = io.y + out * filters;             // (channels, each)
                            for (std::size_t k = 0; k < channels; ++k)
@@ -45,7 +45,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
     const auto channels = static_cast<std::size_t>(op.channels()),
                each = static_cast<std::size_t>(op.multiplier), filters = channels * each;
     double* const dw = sums.begin(io.dw);
-    if (io.dx != nullptr) std::fill_n(io.dx, io.step.count * op.in.size(), T(0));
+    if (io.dx[0] != nullptr) std::fill_n(io.dx[0], io.step.count * op.in.size(), T(0));
     if (op.bias && dw) {
       double* const d_bias = dw + op.kernel_size();  // (filters)
       const std::size_t pixels = io.step.count * op.out().size() / filters;
@@ -56,7 +56,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
     detail::for_each_tap(
         op.rows(), op.columns(), io.step.count,
         [&](std::size_t in, std::size_t tap, std::size_t out) {
-          const T* const x = io.x + in * channels;                     // (channels)
+          const T* const x = io.x[0] + in * channels;                  // (channels)
           const T* const dy = io.dy + out * filters;                   // (channels, each)
           const T* const kernel = io.w + tap * filters;                // (channels, each)
           double* const d_kernel = dw ? dw + tap * filters : nullptr;  // (channels, each)
@@ -66,7 +66,7 @@ struct Kernel<DepthwiseConv2DOp, Reference<T>> : KernelTraits {
               if (d_kernel) d_kernel[f] += static_cast<double>(x[k]) * static_cast<double>(dy[f]);
               sum += kernel[f] * dy[f];
             }
-            if (io.dx != nullptr) io.dx[in * channels + k] += sum;
+            if (io.dx[0] != nullptr) io.dx[0][in * channels + k] += sum;
           }
         });
     sums.end(io.dw);

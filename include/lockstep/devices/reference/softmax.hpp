@@ -24,8 +24,8 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
-      const T* const x = io.x + row;  // (classes)
-      T* const y = io.y + row;        // (classes)
+      const T* const x = io.x[0] + row;  // (classes)
+      T* const y = io.y + row;           // (classes)
       const T largest = *std::max_element(x, x + classes);
       double sum = 0;
       for (std::size_t k = 0; k < classes; ++k)
@@ -36,13 +36,13 @@ struct Kernel<SoftmaxOp, Reference<T>> : KernelTraits {
   }
 
   static void backward(const SoftmaxOp& op, const Io<Reference<T>>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)
-      T* const dx = io.dx + row;        // (classes)
+      T* const dx = io.dx[0] + row;     // (classes)
       double sum = 0;
       for (std::size_t k = 0; k < classes; ++k)
         sum += static_cast<double>(dy[k]) * static_cast<double>(y[k]);
@@ -60,8 +60,8 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
-      const T* const x = io.x + row;  // (classes)
-      T* const y = io.y + row;        // (classes)
+      const T* const x = io.x[0] + row;  // (classes)
+      T* const y = io.y + row;           // (classes)
       const T largest = *std::max_element(x, x + classes);
       double sum = 0;
       for (std::size_t k = 0; k < classes; ++k)
@@ -72,13 +72,13 @@ struct Kernel<LogSoftmaxOp, Reference<T>> : KernelTraits {
   }
 
   static void backward(const LogSoftmaxOp& op, const Io<Reference<T>>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const auto classes = static_cast<std::size_t>(op.in.channels());
     const std::size_t size = io.step.count * op.in.size();
     for (std::size_t row = 0; row < size; row += classes) {
       const T* const y = io.y + row;    // (classes)
       const T* const dy = io.dy + row;  // (classes)
-      T* const dx = io.dx + row;        // (classes)
+      T* const dx = io.dx[0] + row;     // (classes)
       double sum = 0;
       for (std::size_t k = 0; k < classes; ++k) sum += static_cast<double>(dy[k]);
       for (std::size_t k = 0; k < classes; ++k)

@@ -1,5 +1,5 @@
 /// \file
-/// Self-attention whose heads share keys and values in groups.
+/// Attention whose heads share keys and values in groups.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -11,18 +11,19 @@ namespace lockstep {
 /// heads).
 struct GroupedQueryAttentionOp {
   static constexpr std::string_view members =
-      "in num_query_heads num_key_value_heads head_dim use_bias rules";
+      "in num_query_heads num_key_value_heads head_dim use_bias rules sources";
   Shape in;  // (steps, features)
   int heads = 1, kv_heads = 1, head_dim = 1;
   bool bias = true;
   AttentionRules rules{};
+  AttentionSources sources{};
 
   constexpr Shape out() const { return in; }
   constexpr DotProductAttentionOp attention() const {
-    return {in[0], in[0], heads, kv_heads, head_dim, head_dim, rules};
+    return {in[0], sources.value_of(in)[0], heads, kv_heads, head_dim, head_dim, rules};
   }
   constexpr detail::AttentionProducts products() const {
-    return detail::attention_products(in, attention(), in[1], bias);
+    return detail::attention_products(in, sources, attention(), in[1], bias);
   }
   constexpr std::size_t weights() const { return products().weights(); }
   constexpr double flops() const { return products().flops() + attention().flops(); }
@@ -51,7 +52,7 @@ struct CheckGroupedQueryAttention {
 };
 }  // namespace detail
 
-/// Keras' GroupQueryAttention of a value with itself (Ainslie et al., 2023): `Heads` query heads of
+/// Keras' GroupQueryAttention (Ainslie et al., 2023), with the operands of MultiHeadAttention: `Heads` query heads of
 /// size `HeadDim`, of which Heads / KvHeads consecutive ones share a head of keys and values. The
 /// shared heads are not copied.
 ///
@@ -72,17 +73,32 @@ struct GroupedQueryAttention {
         "lockstep::GroupedQueryAttention: the input is not (steps, features); put Reshape "
         "or Embedding before it");
   };
-  static constexpr bool accepts(Shape in) { return in.rank == 2; }
-  static constexpr GroupedQueryAttentionOp op(Shape in) {
+  static constexpr bool accepts(Shape query) { return query.rank == 2; }
+  static constexpr bool accepts(Shape query, Shape value) {
+    return detail::accepts_sources(query, {2, value, {}});
+  }
+  static constexpr bool accepts(Shape query, Shape value, Shape key) {
+    return detail::accepts_sources(query, {3, value, key});
+  }
+  static constexpr GroupedQueryAttentionOp op(Shape in, AttentionSources sources = {}) {
     return {in,
             Heads,
             KvHeads,
             HeadDim,
             detail::has_bias<Options...>(),
-            detail::attention_rules<Options...>()};
+            detail::attention_rules<Options...>(),
+            sources};
   }
-  static constexpr std::array<Parameter, 8> parameters(Shape in) {
-    return detail::attention_parameters<Options...>(op(in).attention(), in[1], in[1]);
+  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value) {
+    return op(query, AttentionSources{2, value, {}});
+  }
+  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value, Shape key) {
+    return op(query, AttentionSources{3, value, key});
+  }
+  template <class... Shapes>
+  static constexpr std::array<Parameter, 8> parameters(Shapes... operands) {
+    const auto o = op(operands...);
+    return detail::attention_parameters<Options...>(o.products(), o.attention());
   }
 
   static_assert(

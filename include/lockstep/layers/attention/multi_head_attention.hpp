@@ -1,5 +1,5 @@
 /// \file
-/// Self-attention of several heads.
+/// Attention of several heads.
 #pragma once
 
 #include "lockstep/concepts/layer.hpp"
@@ -7,22 +7,23 @@
 
 namespace lockstep {
 
-/// y = o kernel_o + bias_o, where o is the scaled dot-product attention of q = x kernel_q + bias_q,
-/// and of k and v alike, in each head.
+/// y = o kernel_o + bias_o, where o is the scaled dot-product attention of q = query kernel_q +
+/// bias_q, and of k and v alike, in each head.
 struct MultiHeadAttentionOp {
   static constexpr std::string_view members =
-      "in num_heads key_dim value_dim output_shape use_bias rules";
+      "in num_heads key_dim value_dim output_shape use_bias rules sources";
   Shape in;  // (steps, features)
   int heads = 1, key_dim = 1, value_dim = 1, outputs = 1;
   bool bias = true;
   AttentionRules rules{};
+  AttentionSources sources{};
 
   constexpr Shape out() const { return shape(in[0], outputs); }
   constexpr DotProductAttentionOp attention() const {
-    return {in[0], in[0], heads, heads, key_dim, value_dim, rules};
+    return {in[0], sources.value_of(in)[0], heads, heads, key_dim, value_dim, rules};
   }
   constexpr detail::AttentionProducts products() const {
-    return detail::attention_products(in, attention(), outputs, bias);
+    return detail::attention_products(in, sources, attention(), outputs, bias);
   }
   constexpr std::size_t weights() const { return products().weights(); }
   constexpr double flops() const { return products().flops() + attention().flops(); }
@@ -50,8 +51,10 @@ struct CheckMultiHeadAttention {
 };
 }  // namespace detail
 
-/// Keras' MultiHeadAttention of a value with itself (Vaswani et al., 2017): `Heads` heads with keys
-/// of size `KeyDim`. Scores are divided by sqrt(KeyDim).
+/// Keras' MultiHeadAttention (Vaswani et al., 2017): `Heads` heads with keys of size `KeyDim`. Scores
+/// are divided by sqrt(KeyDim). In a Sequential a value attends to itself; in a Graph the layer has the
+/// operands (query, value) or (query, value, key), each (steps, features), with Keras' top-left causal
+/// mask if the steps differ.
 ///
 /// Options: ls::value_dim (KeyDim), ls::output_shape (the input's features), ls::dropout (0),
 /// ls::causal, ls::sliding_window, ls::rotary, ls::no_bias, initializers and regularizers of all
@@ -62,6 +65,7 @@ struct CheckMultiHeadAttention {
 /// Memory is linear in the steps: scores are computed in blocks, and again in backward. Kept for
 /// backward are q, k, v, o and one number for each head and step.
 /// \code
+///   Let<"y", From<"target", "source">, MultiHeadAttention<8, 64>>
 ///   struct Block : ls::Residual<ls::Sequential<ls::LayerNormalization<>,
 ///                                              ls::MultiHeadAttention<12, 64, ls::causal>>> {};
 /// \endcode
@@ -76,8 +80,14 @@ struct MultiHeadAttention {
         "lockstep::MultiHeadAttention: the input is not (steps, features); put Reshape or "
         "Embedding before it");
   };
-  static constexpr bool accepts(Shape in) { return in.rank == 2; }
-  static constexpr MultiHeadAttentionOp op(Shape in) {
+  static constexpr bool accepts(Shape query) { return query.rank == 2; }
+  static constexpr bool accepts(Shape query, Shape value) {
+    return detail::accepts_sources(query, {2, value, {}});
+  }
+  static constexpr bool accepts(Shape query, Shape value, Shape key) {
+    return detail::accepts_sources(query, {3, value, key});
+  }
+  static constexpr MultiHeadAttentionOp op(Shape in, AttentionSources sources = {}) {
     const int values = detail::option<ValueDim, Options...>(ValueDim{}).value,
               outputs = detail::option<OutputShape, Options...>(OutputShape{}).value;
     return {in,
@@ -86,10 +96,19 @@ struct MultiHeadAttention {
             values > 0 ? values : KeyDim,
             outputs > 0 ? outputs : in[1],
             detail::has_bias<Options...>(),
-            detail::attention_rules<Options...>()};
+            detail::attention_rules<Options...>(),
+            sources};
   }
-  static constexpr std::array<Parameter, 8> parameters(Shape in) {
-    return detail::attention_parameters<Options...>(op(in).attention(), in[1], op(in).outputs);
+  static constexpr MultiHeadAttentionOp op(Shape query, Shape value) {
+    return op(query, AttentionSources{2, value, {}});
+  }
+  static constexpr MultiHeadAttentionOp op(Shape query, Shape value, Shape key) {
+    return op(query, AttentionSources{3, value, key});
+  }
+  template <class... Shapes>
+  static constexpr std::array<Parameter, 8> parameters(Shapes... operands) {
+    const auto o = op(operands...);
+    return detail::attention_parameters<Options...>(o.products(), o.attention());
   }
 
   static_assert(sizeof(detail::CheckMultiHeadAttention<

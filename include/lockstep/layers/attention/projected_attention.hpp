@@ -2,9 +2,9 @@
 /// An attention layer as four products and the attention between them. Invariant: the op has no
 /// kernel of a device; those of Dense and DotProductAttentionOp do the work.
 ///
-///     x --query--> q --+
-///     x --key----> k --+--> o --attention_output--> y        saved: q, k, v, o, log_sums
-///     x --value--> v --+
+///     query --> q --+
+///     key   --> k --+--> o --attention_output--> y           saved: q, k, v, o, log_sums
+///     value --> v --+
 ///
 /// The saved memory grows linearly with the number of steps.
 #pragma once
@@ -13,6 +13,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/concepts/kernel.hpp"
@@ -21,7 +22,23 @@
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/inner_kernel.hpp"
 
-namespace lockstep::detail {
+namespace lockstep {
+
+/// The operands of an attention layer in Keras' order: (query), (query, value) or (query, value, key).
+/// An operand that is left out is the one before it.
+struct AttentionSources {
+  static constexpr std::string_view members = ".operands .value .key";
+  int operands = 1;
+  Shape value{}, key{};  ///< (steps, features) of the operands after the query
+
+  constexpr std::size_t value_operand() const { return operands > 1 ? 1 : 0; }
+  constexpr std::size_t key_operand() const { return static_cast<std::size_t>(operands - 1); }
+  constexpr Shape value_of(Shape query) const { return operands > 1 ? value : query; }
+  constexpr Shape key_of(Shape query) const { return operands > 2 ? key : value_of(query); }
+  bool operator==(const AttentionSources&) const = default;
+};
+
+namespace detail {
 
 /// The products of an attention layer over (steps, features), whose weights follow each other in
 /// this order.
@@ -34,16 +51,17 @@ struct AttentionProducts {
     return query.flops() + key.flops() + value.flops() + output.flops();
   }
 };
-constexpr AttentionProducts attention_products(Shape in, const DotProductAttentionOp& a,
-                                               int outputs, bool bias) {
-  const Shape steps = shape(in[0]);
-  return {{in[1], a.heads * a.key_dim, bias, steps},
-          {in[1], a.kv_heads * a.key_dim, bias, steps},
-          {in[1], a.kv_heads * a.value_dim, bias, steps},
-          {a.heads * a.value_dim, outputs, bias, steps}};
+constexpr AttentionProducts attention_products(Shape query, const AttentionSources& sources,
+                                               const DotProductAttentionOp& a, int outputs,
+                                               bool bias) {
+  const Shape queries = shape(a.queries), keys = shape(a.keys);
+  return {{query[1], a.heads * a.key_dim, bias, queries},
+          {sources.key_of(query)[1], a.kv_heads * a.key_dim, bias, keys},
+          {sources.value_of(query)[1], a.kv_heads * a.value_dim, bias, keys},
+          {a.heads * a.value_dim, outputs, bias, queries}};
 }
 
-/// The kernel of an op with `in`, `attention()` and `products()`.
+/// The kernel of an op with `in`, `sources`, `attention()` and `products()`.
 template <class Op, class D>
 struct ProjectedAttention : KernelTraits {
   using T = typename D::real;
@@ -94,7 +112,8 @@ struct ProjectedAttention : KernelTraits {
         p.bytes += lines(count * size * sizeof(A));
         return offset;
       };
-      p.d_o = add(std::max(a.o_size(), op.in.size()));
+      p.d_o = add(std::max({a.o_size(), op.in.size(), op.sources.value_of(op.in).size(),
+                            op.sources.key_of(op.in).size()}));
       p.dq = add(a.q_size());
       p.dk = add(a.k_size());
       p.dv = add(a.v_size());
@@ -106,9 +125,9 @@ struct ProjectedAttention : KernelTraits {
     const AttentionProducts products = op.products();
     const Values values(op, io);
     const Places at(products);
-    multiply(p.query, products.query, io, at.query, io.x, values.q);
-    multiply(p.key, products.key, io, at.key, io.x, values.k);
-    multiply(p.value, products.value, io, at.value, io.x, values.v);
+    multiply(p.query, products.query, io, at.query, io.x[0], values.q);
+    multiply(p.key, products.key, io, at.key, io.x[op.sources.key_operand()], values.k);
+    multiply(p.value, products.value, io, at.value, io.x[op.sources.value_operand()], values.v);
     Core::forward(op.attention(), core_io(io, values), p.core);
     multiply(p.output, products.output, io, at.output, values.o, io.y);
   }
@@ -125,12 +144,21 @@ struct ProjectedAttention : KernelTraits {
     core.dk = in_scratch(io, p.dk);
     core.dv = in_scratch(io, p.dv);
     Core::backward(op.attention(), core, p.core);
-    A* const more = io.dx == nullptr ? nullptr : part;
-    differentiate(p.query, products.query, io, at.query, io.x, core.dq, io.dx);
-    differentiate(p.key, products.key, io, at.key, io.x, core.dk, more);
-    if (more != nullptr) io.device.add(io.dx, more, io.step.count * op.in.size());
-    differentiate(p.value, products.value, io, at.value, io.x, core.dv, more);
-    if (more != nullptr) io.device.add(io.dx, more, io.step.count * op.in.size());
+    // The first product of an operand writes its gradient, the others add to it.
+    std::array<bool, 3> written{};
+    const auto differentiate_operand = [&](std::size_t i, InnerKernel<DenseOp, D>& kernel,
+                                           const DenseOp& product, const Place& place, A* dy) {
+      A* const dx = io.dx[i];
+      const bool adds = dx != nullptr && written[i];
+      differentiate(kernel, product, io, place, io.x[i], dy, adds ? part : dx);
+      if (adds)
+        io.device.add(dx, part,
+                      io.step.count * product.rows() * static_cast<std::size_t>(product.inputs));
+      written[i] = true;
+    };
+    differentiate_operand(0, p.query, products.query, at.query, core.dq);
+    differentiate_operand(op.sources.key_operand(), p.key, products.key, at.key, core.dk);
+    differentiate_operand(op.sources.value_operand(), p.value, products.value, at.value, core.dv);
   }
 
  private:
@@ -176,10 +204,10 @@ struct ProjectedAttention : KernelTraits {
     return {io.step, io.device,  io.key,     v.q,     v.k,     v.v,     nullptr,
             v.o,     v.log_sums, io.scratch, nullptr, nullptr, nullptr, nullptr};
   }
-  /// The operands of one product.
-  static Io<D> of_product(Io<D> io, const Place& at, const A* x) {
-    if (x != io.x) io.batch = nullptr;
-    io.x = x;
+  /// The operands of one product. `x` must outlive the result.
+  static Io<D> of_product(Io<D> io, const Place& at, const A* const& x) {
+    if (x != io.x[0]) io.batch = nullptr;
+    io.x = &x;
     io.w += at.weights;
     if (io.dw != nullptr) io.dw += at.weights;
     if (io.once != nullptr) io.once += at.once;
@@ -197,7 +225,7 @@ struct ProjectedAttention : KernelTraits {
     Io<D> of = of_product(io, at, x);
     of.y = nullptr;
     of.dy = dy;
-    of.dx = dx;
+    of.dx = &dx;
     kernel.backward(op, of);
   }
 };
@@ -205,26 +233,26 @@ struct ProjectedAttention : KernelTraits {
 /// The parameters of an attention layer in Keras' order. Fans are those of the products, as Keras
 /// 3.15 computes them for its EinsumDense layers.
 template <auto... Options>
-constexpr std::array<Parameter, 8> attention_parameters(const DotProductAttentionOp& a, int inputs,
-                                                        int outputs) {
+constexpr std::array<Parameter, 8> attention_parameters(const AttentionProducts& products,
+                                                        const DotProductAttentionOp& a) {
   const Initializer kernel = kernel_initializer_of<Options...>(&initialize<glorot_uniform>),
                     bias = bias_initializer_of<Options...>(&initialize<zeros>);
   const Penalty of_kernel = kernel_penalty<Options...>(), of_bias = bias_penalty<Options...>();
   const bool has = has_bias<Options...>();
-  const Fans q{inputs, a.heads * a.key_dim}, k{inputs, a.kv_heads * a.key_dim},
-      v{inputs, a.kv_heads * a.value_dim}, o{a.heads * a.value_dim, outputs};
-  return {Parameter{"query/kernel", shape(inputs, a.heads, a.key_dim), q, kernel, of_kernel, true,
-                    true},
-          Parameter{"query/bias", shape(a.heads, a.key_dim), q, bias, of_bias, true, has},
-          Parameter{"key/kernel", shape(inputs, a.kv_heads, a.key_dim), k, kernel, of_kernel, true,
-                    true},
-          Parameter{"key/bias", shape(a.kv_heads, a.key_dim), k, bias, of_bias, true, has},
-          Parameter{"value/kernel", shape(inputs, a.kv_heads, a.value_dim), v, kernel, of_kernel,
-                    true, true},
-          Parameter{"value/bias", shape(a.kv_heads, a.value_dim), v, bias, of_bias, true, has},
-          Parameter{"attention_output/kernel", shape(a.heads, a.value_dim, outputs), o, kernel,
-                    of_kernel, true, true},
-          Parameter{"attention_output/bias", shape(outputs), o, bias, of_bias, true, has}};
+  const auto fans = [](const DenseOp& p) { return Fans{p.inputs, p.units}; };
+  const Fans q = fans(products.query), k = fans(products.key), v = fans(products.value),
+             o = fans(products.output);
+  return {
+      Parameter{"query/kernel", shape(q.in, a.heads, a.key_dim), q, kernel, of_kernel, true, true},
+      Parameter{"query/bias", shape(a.heads, a.key_dim), q, bias, of_bias, true, has},
+      Parameter{"key/kernel", shape(k.in, a.kv_heads, a.key_dim), k, kernel, of_kernel, true, true},
+      Parameter{"key/bias", shape(a.kv_heads, a.key_dim), k, bias, of_bias, true, has},
+      Parameter{"value/kernel", shape(v.in, a.kv_heads, a.value_dim), v, kernel, of_kernel, true,
+                true},
+      Parameter{"value/bias", shape(a.kv_heads, a.value_dim), v, bias, of_bias, true, has},
+      Parameter{"attention_output/kernel", shape(a.heads, a.value_dim, o.out), o, kernel, of_kernel,
+                true, true},
+      Parameter{"attention_output/bias", shape(o.out), o, bias, of_bias, true, has}};
 }
 
 /// The rules among Options.
@@ -243,6 +271,12 @@ inline constexpr bool is_attention_option =
     is_kernel_initializer<O> || is_bias_initializer<O> || is_kernel_regularizer<O> ||
     is_bias_regularizer<O>;
 
+/// Whether the operands are (steps, features), and keys and values have as many steps.
+constexpr bool accepts_sources(Shape query, const AttentionSources& sources) {
+  const Shape value = sources.value_of(query), key = sources.key_of(query);
+  return query.rank == 2 && value.rank == 2 && key.rank == 2 && value[0] == key[0];
+}
+
 /// Checks what all attention layers have in common.
 template <AttentionRules Rules, int KeyDim>
 struct CheckAttentionRules {
@@ -256,4 +290,5 @@ struct CheckAttentionRules {
                 "a head must be even");
 };
 
-}  // namespace lockstep::detail
+}  // namespace detail
+}  // namespace lockstep

@@ -69,22 +69,25 @@ struct Kernel<SeparableConv2DOp, D> : KernelTraits {
     Io<D> first = io;
     first.y = reinterpret_cast<Value*>(io.saved);
     prepared.depthwise.forward(op.depthwise, first);
-    prepared.pointwise.forward(op.pointwise(), pointwise_io(op, io));
+    const Value* const hidden = first.y;
+    prepared.pointwise.forward(op.pointwise(), pointwise_io(op, io, &hidden));
   }
   static void backward(const SeparableConv2DOp& op, const Io<D>& io, Prepared& prepared) {
-    Io<D> first = io, second = pointwise_io(op, io);
-    second.dx = reinterpret_cast<Value*>(io.scratch + prepared.gradient_offset);
-    prepared.pointwise.backward(op.pointwise(), second);
+    Io<D> first = io;
     first.y = reinterpret_cast<Value*>(io.saved);
-    first.dy = second.dx;
+    first.dy = reinterpret_cast<Value*>(io.scratch + prepared.gradient_offset);
+    const Value* const hidden = first.y;
+    Io<D> second = pointwise_io(op, io, &hidden);
+    second.dx = &first.dy;
+    prepared.pointwise.backward(op.pointwise(), second);
     prepared.depthwise.backward(op.depthwise, first);
   }
 
  private:
-  /// The arguments of the 1x1 convolution: reads the saved hidden value and the weights after the
+  /// The arguments of the 1x1 convolution: reads the hidden value and the weights after the
   /// depthwise kernel.
-  static Io<D> pointwise_io(const SeparableConv2DOp& op, Io<D> io) {
-    io.x = reinterpret_cast<const Value*>(io.saved);
+  static Io<D> pointwise_io(const SeparableConv2DOp& op, Io<D> io, const Value* const* hidden) {
+    io.x = hidden;
     io.w += op.depthwise.kernel_size();
     io.dw += op.depthwise.kernel_size();
     return io;

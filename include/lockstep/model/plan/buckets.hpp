@@ -39,8 +39,8 @@ struct Buckets {
 
 /// Cuts the `weights` gradients of the steps into buckets. A layer with several calls has the
 /// weights of its first one, whose backward is the last.
-template <std::size_t Size>
-constexpr Buckets<Size> buckets_of(const StepList<Size>& steps, std::size_t weights) {
+template <std::size_t Size, std::size_t Operands>
+constexpr Buckets<Size> buckets_of(const StepList<Size, Operands>& steps, std::size_t weights) {
   // A fused step may stand after steps with higher weights. The final part of the gradients
   // therefore begins at the highest weight of all steps that are still to come.
   Table<StepId, std::size_t, Size> unfinished{};
@@ -77,9 +77,9 @@ struct AveragedState {
   }
 };
 
-template <std::size_t Size>
-constexpr AveragedState<Size> averaged_state_of(const StepList<Size>& steps,
-                                                const Needs<Size>& needs) {
+template <std::size_t Size, std::size_t Operands>
+constexpr AveragedState<Size> averaged_state_of(const StepList<Size, Operands>& steps,
+                                                const Needs<Size, Operands>& needs) {
   AveragedState<Size> result;
   for (StepId i{}; i < steps.end; ++i) {
     const PlanStep& s = steps.step[i];

@@ -21,70 +21,69 @@ namespace lockstep::detail {
 ///   gradient(2)                                  [..........]
 ///   gradient(1)                                             [................]
 /// \endcode
-template <std::size_t Size, bool Recomputes>
+template <std::size_t Size, std::size_t Operands, bool Recomputes>
 struct Lifetimes {
-  const StepList<Size>& steps;
-  const Needs<Size>& needs;
+  const StepList<Size, Operands>& steps;
+  const Needs<Size, Operands>& needs;
   const Timetable<Size>& times;
   const Sharing<Size>& sharing;
-  std::array<ArenaBuffer, (Recomputes ? 7 : 5) * Size>
-      buffer;                                       // no {}: g++ 12 would then zero all members,
-                                                    // despite their initializers
-  Table<StepId, bool, Size> adds_dx{}, adds_dx2{};  ///< whether the value already has a gradient
+  /// Activations, saved data and gradients, `Size` of each; temporaries; then activations and saved
+  /// data that are recomputed.
+  std::array<ArenaBuffer, (Recomputes ? 5 : 3) * Size + Operands>
+      buffer;                            // no {}: g++ 12 would then zero all members, despite their
+                                         // initializers
+  std::array<bool, Operands> adds_dx{};  ///< whether the value already has a gradient
 
-  constexpr Lifetimes(const StepList<Size>& s, const Needs<Size>& n, const Timetable<Size>& t,
-                      const Sharing<Size>& sh)
+  constexpr Lifetimes(const StepList<Size, Operands>& s, const Needs<Size, Operands>& n,
+                      const Timetable<Size>& t, const Sharing<Size>& sh)
       : steps(s), needs(n), times(t), sharing(sh) {}
 
   constexpr ArenaBuffer& activation(ValueId v) { return of(0, sharing.memory[v]); }
-  constexpr ArenaBuffer& saved(StepId i) { return of(1, i); }
+  constexpr ArenaBuffer& saved(StepId i) { return of(Size, i); }
   constexpr ArenaBuffer& gradient(ValueId v) {
-    return sharing.gradient_overwrites_value[v] ? activation(v) : of(2, sharing.memory[v]);
+    return sharing.gradient_overwrites_value[v] ? activation(v) : of(2 * Size, sharing.memory[v]);
   }
-  /// Where a kernel writes a gradient that is added to an existing one.
-  constexpr ArenaBuffer& temporary(StepId i) { return of(3, i); }
-  constexpr ArenaBuffer& temporary2(StepId i) { return of(4, i); }
+  /// Where a kernel writes the gradient of operand k of all, if it is added to an existing one.
+  constexpr ArenaBuffer& temporary(std::size_t k) { return of(3 * Size, k); }
   /// The buffer of v that recomputation and backward of step i use.
   constexpr ArenaBuffer& recomputed(ValueId v, StepId i) {
     if constexpr (Recomputes) {
       const StepId by = needs.producer[v];
       if (exists(by) && times.is_recomputed[by] && steps.step[by].segment == steps.step[i].segment)
-        return of(5, sharing.memory[v]);
+        return of(3 * Size + Operands, sharing.memory[v]);
     }
     return activation(v);
   }
   constexpr ArenaBuffer& saved_forward(StepId i) {
     if constexpr (Recomputes)
-      if (times.is_recomputed[i]) return of(6, i);
+      if (times.is_recomputed[i]) return of(4 * Size + Operands, i);
     return saved(i);
   }
 
  private:
-  constexpr ArenaBuffer& of(std::size_t kind, auto id) {
-    return buffer[kind * Size + static_cast<std::size_t>(id)];
+  constexpr ArenaBuffer& of(std::size_t first, auto id) {
+    return buffer[first + static_cast<std::size_t>(id)];
   }
 };
 
 /// Marks the values of step i, and the data that its kernel saves, as needed.
-template <std::size_t Size, bool R>
-constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
+template <std::size_t Size, std::size_t Operands, bool R>
+constexpr void add_values(Lifetimes<Size, Operands, R>& l, StepId i,
                           const Table<ValueId, std::size_t, Size>& bytes) {
   const PlanStep& s = l.steps.step[i];
   const KernelNeeds& k = l.needs.kernel[i];
   const int forward = static_cast<int>(i), back = l.times.back[i],
             recompute_time = l.times.recompute_time[i];
   const bool is_recomputed = l.times.is_recomputed[i];
-  for (const ValueId v : {s.out, s.in0, s.in1}) {
-    if (!is_computed(v)) continue;
+  const auto add = [&](ValueId v, bool keeps) {
+    if (!is_computed(v)) return;
     l.activation(v).needed_at(forward, bytes[v]);
     if (is_recomputed) l.recomputed(v, i).needed_at(recompute_time, bytes[v]);
-  }
-  const auto keep = [&](bool keeps, ValueId v) {
-    if (keeps && is_computed(v)) l.recomputed(v, i).needed_at(back, bytes[v]);
+    if (keeps) l.recomputed(v, i).needed_at(back, bytes[v]);
   };
-  keep(k.keeps_y, s.out);
-  keep(k.keeps_x, s.in0);
-  keep(k.keeps_x2, s.in1);
+  add(s.out, k.keeps_y);
+  for (std::size_t o = s.operands_begin; o < s.operands_end; ++o)
+    add(l.steps.operand[o], l.needs.operand[o].keeps);
   if (k.saved == 0) return;
   l.saved_forward(i).needed_at(forward, k.saved);
   if (is_recomputed) l.saved(i).needed_at(recompute_time, k.saved);
@@ -93,33 +92,31 @@ constexpr void add_values(Lifetimes<Size, R>& l, StepId i,
 
 /// Marks the gradients that step i reads and writes as needed. Called in the order of backward;
 /// `written` are the values that already have a gradient.
-template <std::size_t Size, bool R>
-constexpr void add_gradients(Lifetimes<Size, R>& l, StepId i,
+template <std::size_t Size, std::size_t Operands, bool R>
+constexpr void add_gradients(Lifetimes<Size, Operands, R>& l, StepId i,
                              const Table<ValueId, std::size_t, Size>& bytes,
                              Table<ValueId, bool, Size>& written) {
   const PlanStep& s = l.steps.step[i];
   if (!l.needs.has_gradient[s.out]) return;
   const int back = l.times.back[i];
   l.gradient(s.out).needed_at(back, bytes[s.out]);
-  const auto write = [&](ValueId v, ArenaBuffer& temporary, bool& adds) {
-    if (!exists(v) || !l.needs.has_gradient[v]) return;
+  for (std::size_t k = s.operands_begin; k < s.operands_end; ++k) {
+    if (!l.needs.operand[k].wants_dx) continue;
+    const ValueId v = l.steps.operand[k];
     l.gradient(v).needed_at(back, bytes[v]);
-    adds = written[v];
+    l.adds_dx[k] = written[v];
     written[v] = true;
-    if (adds) temporary.needed_at(back, bytes[v]);
-  };
-  write(s.in0, l.temporary(i), l.adds_dx[i]);
-  write(s.in1, l.temporary2(i), l.adds_dx2[i]);
+    if (l.adds_dx[k]) l.temporary(k).needed_at(back, bytes[v]);
+  }
 }
 
 /// The lifetimes of all buffers. `bytes`: size of each value, per example.
-template <bool Recomputes, std::size_t Size>
-constexpr Lifetimes<Size, Recomputes> lifetimes_of(const StepList<Size>& steps,
-                                                   const Needs<Size>& needs,
-                                                   const Timetable<Size>& times,
-                                                   const Sharing<Size>& sharing,
-                                                   const Table<ValueId, std::size_t, Size>& bytes) {
-  Lifetimes<Size, Recomputes> result(steps, needs, times, sharing);
+template <bool Recomputes, std::size_t Size, std::size_t Operands>
+constexpr Lifetimes<Size, Operands, Recomputes> lifetimes_of(
+    const StepList<Size, Operands>& steps, const Needs<Size, Operands>& needs,
+    const Timetable<Size>& times, const Sharing<Size>& sharing,
+    const Table<ValueId, std::size_t, Size>& bytes) {
+  Lifetimes<Size, Operands, Recomputes> result(steps, needs, times, sharing);
   Table<ValueId, bool, Size> written{};
   if (is_computed(steps.output)) {
     const int loss = static_cast<int>(steps.end);

@@ -23,24 +23,26 @@ struct Sharing {
 };
 
 /// Finds the values that can share memory. `recomputes`: the model has a `Recompute` block.
-template <std::size_t Size>
-constexpr Sharing<Size> sharing_of(const StepList<Size>& steps, const Needs<Size>& needs,
-                                   bool recomputes) {
+template <std::size_t Size, std::size_t Operands>
+constexpr Sharing<Size> sharing_of(const StepList<Size, Operands>& steps,
+                                   const Needs<Size, Operands>& needs, bool recomputes) {
   Sharing<Size> result;
   for (ValueId v{}; static_cast<std::size_t>(v) < Size; ++v) result.memory[v] = v;
   for (StepId i{}; i < steps.end; ++i) {
     const PlanStep& s = steps.step[i];
-    const KernelNeeds& k = needs.kernel[i];
+    const ValueId x = steps.input_of(s);
     // The input of a Recompute block is read a second time.
-    if (k.in_place && !k.keeps_x && needs.is_free_after_its_reader(s.in0) &&
-        (s.segment < 0 || steps.step[needs.producer[s.in0]].segment == s.segment))
-      result.memory[s.out] = result.memory[s.in0];
+    if (needs.kernel[i].in_place && !needs.operand[s.operands_begin].keeps &&
+        needs.is_free_after_its_reader(x) &&
+        (s.segment < 0 || steps.step[needs.producer[x]].segment == s.segment))
+      result.memory[s.out] = result.memory[x];
   }
   for (StepId i{}; i < steps.end && !recomputes; ++i) {
     const PlanStep& s = steps.step[i];
-    result.gradient_overwrites_value[s.in0] =
-        needs.kernel[i].dx_in_place && needs.is_free_after_its_reader(s.in0) &&
-        s.in0 != steps.output && result.memory[s.in0] == s.in0 && result.memory[s.out] == s.out;
+    const ValueId x = steps.input_of(s);
+    result.gradient_overwrites_value[x] = needs.kernel[i].dx_in_place &&
+                                          needs.is_free_after_its_reader(x) && x != steps.output &&
+                                          result.memory[x] == x && result.memory[s.out] == s.out;
   }
   return result;
 }

@@ -29,10 +29,10 @@ struct Timetable {
 /// read in backward and not kept by a step outside of the block. Steps are visited from the last to
 /// the first: `wanted` are the values read in backward by steps of the same block, `leaves` the
 /// values read by other steps.
-template <std::size_t Size>
+template <std::size_t Size, std::size_t Operands>
 struct RecomputedSteps {
-  const StepList<Size>& steps;
-  const Needs<Size>& needs;
+  const StepList<Size, Operands>& steps;
+  const Needs<Size, Operands>& needs;
   Table<ValueId, bool, Size> wanted{}, leaves{};
 
   constexpr bool is_recomputed(StepId i) {
@@ -41,14 +41,13 @@ struct RecomputedSteps {
     const bool reads_saved = k.saved > 0 && needs.has_gradient[s.out];
     const bool recomputes =
         s.segment >= 0 && (reads_saved || wanted[s.out] || (k.keeps_y && !leaves[s.out]));
-    note_read(s, s.in0, k.keeps_x || recomputes);
-    note_read(s, s.in1, k.keeps_x2 || recomputes);
+    for (std::size_t o = s.operands_begin; o < s.operands_end; ++o)
+      note_read(s, steps.operand[o], needs.operand[o].keeps || recomputes);
     return recomputes;
   }
 
  private:
   constexpr void note_read(const PlanStep& s, ValueId v, bool in_backward) {
-    if (!exists(v)) return;
     const StepId by = needs.producer[v];
     if (s.segment < 0 || !exists(by) || steps.step[by].segment != s.segment)
       leaves[v] = true;
@@ -57,10 +56,11 @@ struct RecomputedSteps {
   }
 };
 
-template <std::size_t Size>
-constexpr Timetable<Size> timetable_of(const StepList<Size>& steps, const Needs<Size>& needs) {
+template <std::size_t Size, std::size_t Operands>
+constexpr Timetable<Size> timetable_of(const StepList<Size, Operands>& steps,
+                                       const Needs<Size, Operands>& needs) {
   Timetable<Size> t;
-  RecomputedSteps<Size> recomputed{steps, needs};
+  RecomputedSteps<Size, Operands> recomputed{steps, needs};
   recomputed.leaves[steps.output] = true;
   int time = static_cast<int>(steps.end) + 1;
   for (StepId last = before(steps.end), first = last; exists(last); last = before(first)) {

@@ -61,15 +61,18 @@ constexpr bool reads_by_tables() {
   std::array<bool, static_cast<std::size_t>(Net::graph.nodes) + 1> is_input{true};
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
-    const auto reads = [&](ValueId v) {
-      return exists(v) && is_input[static_cast<std::size_t>(v)];
+    const auto reads_input = [&] {
+      for (const ValueId v : node.operands_of(Net::graph.operand))
+        if (is_input[static_cast<std::size_t>(v)]) return true;
+      return false;
     };
     const bool is_embedding = node.class_name == "Embedding";
     if (is_embedding)
       ++embeddings;
-    else if (node.class_name == "InputLayer" && node.in0 == ValueId::batch)
+    else if (node.class_name == "InputLayer" &&
+             Net::graph.operand[node.operands_begin] == ValueId::batch)
       is_input[static_cast<std::size_t>(node.out)] = true;
-    else if (reads(node.in0) || reads(node.in1))
+    else if (reads_input())
       return false;
   }
   return embeddings > 0 && embeddings == row_tables<Net>().count;

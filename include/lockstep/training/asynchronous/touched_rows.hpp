@@ -30,8 +30,11 @@ struct RowTables {
 };
 
 /// Whether a node reads the network's input, as a whole or its part of the row.
+template <class Net>
 constexpr bool reads_network_input(const Node& n) {
-  return n.in0 == ValueId::batch || n.in1 == ValueId::batch || n.reads_row;
+  for (const ValueId v : n.operands_of(Net::graph.operand))
+    if (v == ValueId::batch) return true;
+  return n.reads_row;
 }
 
 /// The tables of a network whose rows are chosen by the network's input, in ascending order. One with a
@@ -42,7 +45,8 @@ constexpr auto row_tables() {
   RowTables<static_cast<std::size_t>(Net::graph.nodes) + 1> found;
   for (int i = 0; i < Net::graph.nodes; ++i) {
     const Node& node = Net::graph.node[static_cast<std::size_t>(i)];
-    if (node.class_name != "Embedding" || !reads_network_input(node) || has_several_calls(node))
+    if (node.class_name != "Embedding" || !reads_network_input<Net>(node) ||
+        has_several_calls(node))
       continue;
     for (int k = 0; k < Net::graph.parameters; ++k) {
       const NamedParameter& p = Net::graph.parameter[static_cast<std::size_t>(k)];

@@ -154,13 +154,13 @@ template <HostDevice D>
 struct Kernel<detail::InputOffsetOp, D> : KernelTraits {
   static void forward(const detail::InputOffsetOp& op, const Io<D>& io) {
     const std::size_t size = op.in.size();
-    for (std::size_t i = 0; i < io.step.count * size; ++i) io.y[i] = io.x[i] + io.w[i % size];
+    for (std::size_t i = 0; i < io.step.count * size; ++i) io.y[i] = io.x[0][i] + io.w[i % size];
   }
   static void backward(const detail::InputOffsetOp& op, const Io<D>& io) {
     const std::size_t size = op.in.size();
     std::fill_n(io.dw, size, 0);
     for (std::size_t i = 0; i < io.step.count * size; ++i) io.dw[i % size] += io.dy[i];
-    if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * size, io.dx);
+    if (io.dx[0] != nullptr) std::copy_n(io.dy, io.step.count * size, io.dx[0]);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -58,7 +59,7 @@ namespace lockstep::detail {
 /// The values of a node's op in parentheses; empty if it has none.
 [[gnu::cold]] inline std::string describe_op(const DescribedGraph& graph, const Node& node) {
   std::string result;
-  append_value(result, graph.op(node), graph.shape(node.in0));
+  append_value(result, graph.op(node), graph.shape(node.operands_of(graph.operands).front()));
   return result == "()" ? "" : result;
 }
 
@@ -70,11 +71,14 @@ std::string describe_layers(const DescribedGraph& graph) {
     if (!result.empty()) result += "; ";
     result += layer_name(n);
     if (n.is_activation) result += format_text("'s {}", n.class_name);
-    if (exists(n.in1))
-      result += format_text(" of {} and {}", value_name(graph.nodes, n.in0),
-                            value_name(graph.nodes, n.in1));
-    else if (n.in0 != last)
-      result += " of " + value_name(graph.nodes, n.in0);
+    const std::span<const ValueId> operands = n.operands_of(graph.operands);
+    if (operands.size() > 1 || operands[0] != last)
+      for (const ValueId& v : operands)
+        result += format_text("{} {}",
+                              &v == operands.data()    ? " of"
+                              : &v == &operands.back() ? " and"
+                                                       : ",",
+                              value_name(graph.nodes, v));
     last = n.out;
     if (n.first >= 0)
       result +=

@@ -51,7 +51,8 @@ constexpr std::uint64_t hash_of_layers() {
     hash = mix(mix(hash, hash_name(n.name)), hash_name(n.class_name));
     if (!n.block.empty()) hash = mix(hash, hash_name(n.block));
     hash = mix(mix(hash, n.w_count), static_cast<std::uint64_t>(n.flops));
-    hash = mix(mix(hash, static_cast<std::uint64_t>(n.in0)), static_cast<std::uint64_t>(n.in1));
+    for (const ValueId v : n.operands_of(Net::graph.operand))
+      hash = mix(hash, static_cast<std::uint64_t>(v));
     if (n.first >= 0) hash = mix(hash, static_cast<std::uint64_t>(n.first));
     if (n.is_frozen) hash = mix(hash, ~std::uint64_t{0});
     add_shape(Net::graph.value[n.out]);

@@ -183,8 +183,7 @@ Architecture architecture_of(const DescribedGraph& graph, std::string_view name)
     layer.output_shape = graph.shape(n.out);
     const OpValue op = graph.op(n);
     layer.class_name = keras_class(n, op, layer.output_shape);
-    for (const ValueId in : {n.in0, n.in1}) {
-      if (!exists(in)) continue;
+    for (const ValueId in : n.operands_of(graph.operands)) {
       layer.inputs.push_back(value_name(graph.nodes, in));
       layer.input_shapes.push_back(graph.shape(in));
     }

@@ -194,6 +194,7 @@ OpValue op_value(const V& value) {
 /// A model's graph without its type.
 struct DescribedGraph {
   std::span<const Node> nodes;
+  std::span<const ValueId> operands;  ///< of all nodes
   std::span<const NamedParameter> parameters;
   std::span<const Shape> shapes;  ///< by ValueId
   ValueId output;
@@ -221,6 +222,7 @@ OpValue op_of(const Node& node) {
 template <class Net>
 DescribedGraph described_graph() {
   return {{Net::graph.node.data(), static_cast<std::size_t>(Net::graph.nodes)},
+          Net::graph.operand,
           named_parameters<Net>(),
           {Net::graph.value.begin(), Net::graph.value.end()},
           Net::graph.output,

@@ -175,7 +175,7 @@ struct WorkSize {
     std::array<KernelNeeds, static_cast<std::size_t>(plan.steps) + 1> needs{};
     for (int i = 0; i < plan.steps; ++i)
       needs[static_cast<std::size_t>(i)] =
-          needs_of<D>(plan.pool, plan.step[StepId{i}], typename PlanOf<Net, D>::ops{});
+          needs_of<D>(plan.pool, plan.step[StepId{i}], {}, typename PlanOf<Net, D>::ops{});
     return needs;
   }();
 
@@ -184,21 +184,20 @@ struct WorkSize {
   void add_layers(ProfileRow& row, int index, WorkPass pass) const {
     const PlacedStep& s = plan.step[StepId{index}];
     const KernelNeeds& needs = all_needs[static_cast<std::size_t>(index)];
-    const bool second = exists(s.in1), backward = pass == WorkPass::backward;
-    const double x = static_cast<double>(s.x_size),
-                 x2 = second ? static_cast<double>(s.x2_size) : 0,
-                 y = size_of(Net::graph.value[s.out]), w = static_cast<double>(s.w_count),
+    const bool backward = pass == WorkPass::backward;
+    const double y = size_of(Net::graph.value[s.out]), w = static_cast<double>(s.w_count),
                  state = static_cast<double>(s.state_count);
     double values = y, weights = w + 2 * state, flops = flops_of<Net>(s);
-    if (!backward) {
-      values += x + x2;
-    } else {
+    for (std::size_t k = s.operands_begin; k < s.operands_end; ++k) {
+      const PlacedOperand& o = plan.operand[k];
       // Gradients in and out. A second gradient of a value is added to the first by a separate
       // call, which reads both and writes the sum: 3 transfers in addition to the first write.
-      const bool wants = s.wants_dx, wants2 = s.wants_dx2;
-      values += (s.keeps_x ? x : 0) + (s.keeps_x2 ? x2 : 0) + (s.keeps_y ? y : 0);
-      values += (wants ? (s.adds_dx ? 4 : 1) * x : 0) + (wants2 ? (s.adds_dx2 ? 4 : 1) * x2 : 0);
-      weights = ((wants ? 1 : 0) + (s.trains() ? 1 : 0)) * w;
+      const int times = !backward ? 1 : (o.keeps ? 1 : 0) + (!o.wants_dx ? 0 : o.adds_dx ? 4 : 1);
+      values += times * static_cast<double>(o.size);
+    }
+    if (backward) {
+      values += s.keeps_y ? y : 0;
+      weights = ((s.wants_dx ? 1 : 0) + (s.trains() ? 1 : 0)) * w;
       flops *= backward_factor(s);
     }
     row.bytes += examples * (activation * values + static_cast<double>(needs.saved)) +

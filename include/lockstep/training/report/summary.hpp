@@ -36,6 +36,7 @@ class TextTable {
 /// The facts about a model and its plan that a summary shows, without the model's type.
 struct SummaryFacts {
   std::span<const Node> nodes;
+  std::span<const ValueId> operands;  ///< of all nodes
   std::span<const Shape> values;
   std::span<const NamedParameter> parameters;
   std::span<const PlacedStep> steps;
@@ -59,6 +60,7 @@ constexpr SummaryFacts summary_facts() {
     return std::span(all.begin(), static_cast<std::size_t>(count));
   };
   return {first(graph.node, graph.nodes),
+          graph.operand,
           std::span(graph.value.begin(), graph.value.end()),
           first(graph.parameter, graph.parameters),
           first(steps.step, steps.steps),

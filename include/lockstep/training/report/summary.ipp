@@ -71,10 +71,10 @@ std::vector<std::string> fused_names(const SummaryFacts& model) {
 }
 
 /// Whether some layer's input is not the previous layer's output.
-inline bool has_branches(std::span<const Node> nodes) {
+inline bool has_branches(const SummaryFacts& model) {
   ValueId last = ValueId::batch;
-  for (const Node& n : nodes) {
-    if (exists(n.in1) || n.in0 != last) return true;
+  for (const Node& n : model.nodes) {
+    if (n.operands() > 1 || n.operands_of(model.operands).front() != last) return true;
     last = n.out;
   }
   return false;
@@ -86,7 +86,7 @@ inline bool is_further_call(const Node& n) { return n.call > 0 && !n.is_tied; }
 std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, std::size_t owned,
                        std::size_t held) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
-  const bool branches = has_branches(model.nodes);
+  const bool branches = has_branches(model);
   if (branches) header.push_back("Connected to");
   TextTable table(std::move(header), 3, 3);
   for (const Node& n : model.nodes) {
@@ -100,8 +100,8 @@ std::string summary_of(const SummaryFacts& model, std::size_t optimizer_slots, s
       if (&call == &n ||
           (is_further_call(call) && &model.nodes[static_cast<std::size_t>(call.first)] == &n)) {
         flops += call.flops;
-        for (const ValueId in : {call.in0, call.in1})
-          if (exists(in)) add_item(inputs, ", ", value_name(model.nodes, in));
+        for (const ValueId in : call.operands_of(model.operands))
+          add_item(inputs, ", ", value_name(model.nodes, in));
       }
     TextTable::Row row{layer_name(n) + " (" + std::string(n.class_name) + ")",
                        to_string(model.values[static_cast<std::size_t>(n.out)], "None"),

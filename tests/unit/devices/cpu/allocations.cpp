@@ -2,6 +2,7 @@
 /// Kernels of the Cpu do not allocate after their first run.
 #include "support/allocation_counter.hpp"
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -25,9 +26,11 @@ std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int
   std::vector<std::byte> saved(count * K::saved(op)), once(K::saved_once(op));
   GroupOfOne group;
   const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
-  Io<Cpu> io{step,     context,     1,         x.data(),     x.data(),
-             y.data(), n.w.data(),  nullptr,   saved.data(), once.data(),
-             nullptr,  n.dy.data(), dx.data(), dx2.data(),   dw.data()};
+  const std::array<const float*, 2> inputs{x.data(), x.data()};
+  const std::array<float*, 2> gradients{dx.data(), dx2.data()};
+  Io<Cpu> io{step,     context,      1,           inputs.data(), y.data(),    n.w.data(),
+             nullptr,  saved.data(), once.data(), nullptr,       n.dy.data(), gradients.data(),
+             dw.data()};
   std::vector<std::byte> scratch;
   const auto measure = [&](auto&... prepared) {
     K::forward(op, io, prepared...);

@@ -56,9 +56,11 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
       DeviceArray<D, std::byte> once(context, K::saved_once(op)),
           scratch(context, prepared.scratch_bytes());
       const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(group)};
-      Io<D> io{step,           context,  7,       x.data(), nullptr,
-               y.data(),       w.data(), nullptr, nullptr,  once.data(),
-               scratch.data(), nullptr,  nullptr, nullptr,  nullptr};
+      const A* const input = x.data();
+      A* input_gradient = nullptr;
+      Io<D> io{step,     context,         7,       &input,      y.data(),
+               w.data(), nullptr,         nullptr, once.data(), scratch.data(),
+               nullptr,  &input_gradient, nullptr};
       /// Whether `run` packs weights and makes this number of calls.
       const auto packs = [&](std::size_t products, const auto& run) {
         once.poison();
@@ -70,7 +72,7 @@ void check_packs(HostGpu& gpu, const Op& op, std::size_t inputs, std::size_t wei
       };
       CHECK(packs(y_by_library ? 1 : 0, [&] { K::forward(op, io, prepared); }) == y_by_library);
       io.dy = dy.data();
-      io.dx = dx.data();
+      input_gradient = dx.data();
       io.dw = dw.data();
       CHECK(packs(dx_by_library ? 2 : 1, [&] { K::backward(op, io, prepared); }) ==
             (dx_by_library && !y_by_library));

@@ -45,10 +45,10 @@ TEST_CASE("without weights there is no bucket") {
 }
 
 TEST_CASE("adjacent state to average is one range") {
-  constexpr KernelNeeds own{.updates_state = true};
-  constexpr KernelNeeds shared{.exchanges = true, .updates_state = true};
+  constexpr Kept own{.updates_state = true};
+  constexpr Kept shared{.exchanges = true, .updates_state = true};
   Steps s;
-  const auto add = [&](const KernelNeeds& k, std::size_t begin, std::size_t count) {
+  const auto add = [&](const Kept& k, std::size_t begin, std::size_t count) {
     s.add(s.list.output, k);
     s.list.step[before(s.list.end)].state = begin;
     s.list.step[before(s.list.end)].state_count = count;

@@ -17,7 +17,7 @@ struct Passes {
   Timetable<size> times = timetable_of(steps.list, steps.needs);
   Sharing<size> sharing = sharing_of(steps.list, steps.needs, Recomputes);
   /// The result refers to the members above.
-  Lifetimes<size, Recomputes> lifetimes() const {
+  Lifetimes<size, operands, Recomputes> lifetimes() const {
     return lifetimes_of<Recomputes>(steps.list, steps.needs, times, sharing, bytes);
   }
 };
@@ -45,8 +45,8 @@ TEST_CASE("a value lives until its last reader, in forward or backward") {
   CHECK(lives(l.gradient(x), 5, 6));
   for (const StepId i : {a, b, c}) {
     CHECK_FALSE(l.saved(i).used());
-    CHECK_FALSE(l.temporary(i).used());
-    CHECK_FALSE(l.adds_dx[i]);
+    CHECK_FALSE(l.temporary(operand_of(s.list.step[i])).used());
+    CHECK_FALSE(l.adds_dx[operand_of(s.list.step[i])]);
   }
   CHECK_FALSE(l.gradient(ValueId::batch).used());
 }
@@ -64,15 +64,16 @@ TEST_CASE("saved data lives from forward to backward") {
 TEST_CASE("the second gradient of a value is written to a temporary buffer") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
-  s.add(y, {}, x);
+  s.add(y, {}, {x});
   const Passes<false> p{s};
   auto l = p.lifetimes();
   // Times: a, b, c, loss, back c, back b, back a. c writes the gradient of x first, b adds its own.
-  CHECK_FALSE(l.adds_dx[c]);
-  CHECK_FALSE(l.adds_dx2[c]);
-  CHECK(l.adds_dx[b]);
-  CHECK(lives(l.temporary(b), 5, 5));
-  CHECK_FALSE(l.temporary2(c).used());
+  const std::size_t of_b = operand_of(s.list.step[b]), of_c = operand_of(s.list.step[c]);
+  CHECK_FALSE(l.adds_dx[of_c]);
+  CHECK_FALSE(l.adds_dx[of_c + 1]);
+  CHECK(l.adds_dx[of_b]);
+  CHECK(lives(l.temporary(of_b), 5, 5));
+  CHECK_FALSE(l.temporary(of_c + 1).used());
   CHECK(lives(l.gradient(x), 4, 6));
 }
 
@@ -88,8 +89,8 @@ TEST_CASE("a value, its in-place result and a gradient written over it are one b
 
 TEST_CASE("a recomputed value has two lifetimes and a buffer for each") {
   Steps s;
-  const ValueId x = s.add(ValueId::batch, {}, ValueId::none, 0);
-  const ValueId y = s.add(x, {.keeps_x = true, .saved = 8}, ValueId::none, 0);
+  const ValueId x = s.add(ValueId::batch, {}, {}, 0);
+  const ValueId y = s.add(x, {.keeps_x = true, .saved = 8}, {}, 0);
   s.add(y);
   const Passes<true> p{s};
   auto l = p.lifetimes();

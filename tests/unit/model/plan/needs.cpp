@@ -44,7 +44,7 @@ TEST_CASE("a value has a gradient if a weight precedes it") {
 
 TEST_CASE("needs are those of the kernels") {
   const KernelNeeds& dense = needs.kernel[StepId{0}];
-  CHECK(dense.keeps_x);
+  CHECK(needs.operand[0].keeps);
   CHECK_FALSE(dense.keeps_y);
   CHECK_FALSE(dense.exchanges);
   const KernelNeeds& norm = needs.kernel[StepId{4}];
@@ -58,7 +58,7 @@ TEST_CASE("a value is free after its only reader unless its producer keeps it") 
   const ValueId kept = s.add(ValueId::batch, {.keeps_y = true});
   const ValueId once = s.add(kept);
   const ValueId twice = s.add(once);
-  s.add(s.add(twice), {}, twice);
+  s.add(s.add(twice), {}, {twice});
   CHECK_FALSE(s.needs.is_free_after_its_reader(ValueId::batch));
   CHECK_FALSE(s.needs.is_free_after_its_reader(kept));
   CHECK(s.needs.is_free_after_its_reader(once));

@@ -1,5 +1,6 @@
 #include "lockstep/model/plan/places.hpp"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 
 #include "unit/model/plan/steps.hpp"
@@ -12,7 +13,12 @@ constexpr Bytes bytes{0, 64, 128, 256, 512};
 
 struct Placed {
   Table<StepId, PlacedStep, size> step;
+  std::array<PlacedOperand, operands> operand;
   ArenaSize arena;
+
+  const PlacedOperand& x(StepId i, std::size_t which = 0) const {
+    return operand[operand_of(step[i], which)];
+  }
 };
 
 Placed place(const Steps& s) {
@@ -21,7 +27,7 @@ Placed place(const Steps& s) {
   const auto times = timetable_of(s.list, s.needs);
   const auto sharing = sharing_of(s.list, s.needs, true);
   auto lifetimes = lifetimes_of<true>(s.list, s.needs, times, sharing, bytes);
-  result.arena = place_all(result.step, lifetimes);
+  result.arena = place_all(result.step, result.operand, lifetimes);
   return result;
 }
 
@@ -31,16 +37,15 @@ TEST_CASE("a step reads where the previous one wrote") {
   Steps s;
   s.add(s.add(s.add(ValueId::batch), {.keeps_x = true}));
   const Placed p = place(s);
-  CHECK(p.step[a].reads_input);
-  CHECK_FALSE(p.step[b].reads_input);
-  CHECK_FALSE(p.step[a].reads_input2);
-  CHECK(p.step[b].keeps_x);
-  CHECK(p.step[b].forward.x == p.step[a].forward.y);
-  CHECK(p.step[b].backward.x == p.step[b].forward.x);
-  CHECK(p.step[c].forward.x == p.step[b].forward.y);
-  CHECK(p.step[b].dy == p.step[c].dx);
-  CHECK(p.step[a].dy == p.step[b].dx);
-  CHECK(p.step[b].dx == p.step[b].dx_sum);
+  CHECK(p.x(a).is_batch);
+  CHECK_FALSE(p.x(b).is_batch);
+  CHECK(p.x(b).keeps);
+  CHECK(p.x(b).forward == p.step[a].forward.y);
+  CHECK(p.x(b).backward == p.x(b).forward);
+  CHECK(p.x(c).forward == p.step[b].forward.y);
+  CHECK(p.step[b].dy == p.x(c).dx);
+  CHECK(p.step[a].dy == p.x(b).dx);
+  CHECK(p.x(b).dx == p.x(b).dx_sum);
   CHECK(p.arena.arena < p.arena.arena_unshared);
   CHECK(p.arena.arena_unshared == 2 * (64 + 128 + 256));
 }
@@ -48,27 +53,30 @@ TEST_CASE("a step reads where the previous one wrote") {
 TEST_CASE("no step computes a gradient that its input does not have") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
-  s.add(y, {}, x);
+  s.add(y, {}, {x});
   s.needs.has_gradient[x] = false;
+  for (std::size_t k = 0; k < operands; ++k)
+    if (s.list.operand[k] == x) s.needs.operand[k].wants_dx = false;
   const Placed p = place(s);
   CHECK_FALSE(p.step[a].wants_dx);
   CHECK_FALSE(p.step[b].wants_dx);
-  CHECK_FALSE(p.step[b].adds_dx);
+  CHECK_FALSE(p.x(b).adds_dx);
   CHECK(p.step[c].wants_dx);
-  CHECK_FALSE(p.step[c].wants_dx2);
+  CHECK(p.x(c).wants_dx);
+  CHECK_FALSE(p.x(c, 1).wants_dx);
 }
 
 TEST_CASE("a gradient to be added is first written to a temporary") {
   Steps s;
   const ValueId x = s.add(ValueId::batch), y = s.add(x);
-  s.add(y, {}, x);
+  s.add(y, {}, {x});
   const Placed p = place(s);
-  CHECK(p.step[b].adds_dx);
-  CHECK(p.step[b].dx != p.step[b].dx_sum);
-  CHECK(p.step[b].dx_sum == p.step[c].dx2);
-  CHECK_FALSE(p.step[c].adds_dx2);
-  CHECK(p.step[c].dx2 == p.step[c].dx2_sum);
-  CHECK(p.step[c].forward.x2 == p.step[a].forward.y);
+  CHECK(p.x(b).adds_dx);
+  CHECK(p.x(b).dx != p.x(b).dx_sum);
+  CHECK(p.x(b).dx_sum == p.x(c, 1).dx);
+  CHECK_FALSE(p.x(c, 1).adds_dx);
+  CHECK(p.x(c, 1).dx == p.x(c, 1).dx_sum);
+  CHECK(p.x(c, 1).forward == p.step[a].forward.y);
 }
 
 TEST_CASE("per-step data is contiguous and aligned to cache lines") {
@@ -84,13 +92,12 @@ TEST_CASE("per-step data is contiguous and aligned to cache lines") {
 
 TEST_CASE("a recomputed step saves to a different address than forward") {
   Steps s;
-  s.add(s.add(s.add(ValueId::batch, {.saved = 64}, ValueId::none, 0), {.keeps_x = true},
-              ValueId::none, 0));
+  s.add(s.add(s.add(ValueId::batch, {.saved = 64}, {}, 0), {.keeps_x = true}, {}, 0));
   const Placed p = place(s);
   CHECK(p.step[a].is_recomputed);
   CHECK(p.step[a].saves);
   CHECK(p.step[b].segment_begin == a);
-  CHECK(p.step[b].backward.x == p.step[a].backward.y);
+  CHECK(p.x(b).backward == p.step[a].backward.y);
 }
 
 TEST_CASE("random draws of a layer depend on its name and number") {

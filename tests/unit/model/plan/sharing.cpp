@@ -8,7 +8,7 @@ using namespace passes;
 
 namespace {
 
-constexpr KernelNeeds in_place{.in_place = true}, over_x{.dx_in_place = true};
+constexpr Kept in_place{.in_place = true}, over_x{.dx_in_place = true};
 
 }  // namespace
 
@@ -38,10 +38,10 @@ TEST_CASE("no step overwrites a value that is still needed") {
       kernel, kernel.add(kernel.add(ValueId::batch), {.keeps_x = true, .in_place = true})));
   Steps reader;
   const ValueId x = reader.add(ValueId::batch), y = reader.add(x, in_place);
-  reader.add(y, {}, x);
+  reader.add(y, {}, {x});
   CHECK_FALSE(is_in_place(reader, y));
   Steps block;  // recomputed from x
-  CHECK_FALSE(is_in_place(block, block.add(block.add(ValueId::batch), in_place, ValueId::none, 0)));
+  CHECK_FALSE(is_in_place(block, block.add(block.add(ValueId::batch), in_place, {}, 0)));
 }
 
 TEST_CASE("a gradient overwrites a value that is no longer needed") {
@@ -67,6 +67,6 @@ TEST_CASE("a gradient does not overwrite a value that is shared or kept") {
   CHECK_FALSE(takes(kept, z));
   Steps twice;
   const ValueId v = twice.add(ValueId::batch);
-  twice.add(twice.add(v, over_x), {}, v);
+  twice.add(twice.add(v, over_x), {}, {v});
   CHECK_FALSE(takes(twice, v));
 }

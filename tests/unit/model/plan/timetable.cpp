@@ -27,8 +27,8 @@ TEST_CASE("a model without steps has the loss only") {
 
 TEST_CASE("the steps that a block's backward reads are recomputed just before it") {
   Steps s;
-  const ValueId first = s.add(ValueId::batch, {}, ValueId::none, 0);
-  s.add(s.add(first, {.keeps_x = true}, ValueId::none, 0));
+  const ValueId first = s.add(ValueId::batch, {}, {}, 0);
+  s.add(s.add(first, {.keeps_x = true}, {}, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
   CHECK(t.back[c] == 4);
   CHECK(t.is_recomputed[a]);
@@ -43,7 +43,7 @@ TEST_CASE("the steps that a block's backward reads are recomputed just before it
 
 TEST_CASE("a step whose output only the block's forward reads is not recomputed") {
   Steps s;
-  s.add(s.add(s.add(ValueId::batch, {}, ValueId::none, 0), {}, ValueId::none, 0));
+  s.add(s.add(s.add(ValueId::batch, {}, {}, 0), {}, {}, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
   CHECK_FALSE(t.is_recomputed[a]);
   CHECK_FALSE(t.is_recomputed[b]);
@@ -52,8 +52,8 @@ TEST_CASE("a step whose output only the block's forward reads is not recomputed"
 TEST_CASE("a step that saves data is recomputed, with the steps before it in its block") {
   Steps s;
   const ValueId outside = s.add(ValueId::batch);
-  const ValueId first = s.add(outside, {}, ValueId::none, 0);
-  s.add(s.add(first, {.saved = 4}, ValueId::none, 0));
+  const ValueId first = s.add(outside, {}, {}, 0);
+  s.add(s.add(first, {.saved = 4}, {}, 0));
   const Timetable<size> t = timetable_of(s.list, s.needs);
   CHECK(t.is_recomputed[c]);
   CHECK(t.is_recomputed[b]);
@@ -65,9 +65,9 @@ TEST_CASE("a step that saves data is recomputed, with the steps before it in its
 
 TEST_CASE("a block's output that is kept and read by others is not recomputed") {
   Steps s;
-  s.add(s.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0));
+  s.add(s.add(ValueId::batch, {.keeps_y = true}, {}, 0));
   CHECK_FALSE(timetable_of(s.list, s.needs).is_recomputed[a]);
   Steps inner;
-  inner.add(inner.add(ValueId::batch, {.keeps_y = true}, ValueId::none, 0), {}, ValueId::none, 0);
+  inner.add(inner.add(ValueId::batch, {.keeps_y = true}, {}, 0), {}, {}, 0);
   CHECK(timetable_of(inner.list, inner.needs).is_recomputed[a]);
 }

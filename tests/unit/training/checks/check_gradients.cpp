@@ -40,13 +40,14 @@ template <Fault F, ls::HostDevice D>
 struct ls::Kernel<GainOp<F>, D> : ls::KernelTraits {
   static constexpr bool keeps_x = true;
   static void forward(const GainOp<F>& op, const ls::Io<D>& io) {
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[i];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.w[0] * io.x[0][i];
   }
   static void backward(const GainOp<F>& op, const ls::Io<D>& io) {
     double sum = 0;
     for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) {
-      sum += io.x[i] * io.dy[i];
-      if (io.dx != nullptr) io.dx[i] = io.w[0] * io.dy[i] * (F == Fault::dx && i == 2 ? 1.01 : 1);
+      sum += io.x[0][i] * io.dy[i];
+      if (io.dx[0] != nullptr)
+        io.dx[0][i] = io.w[0] * io.dy[i] * (F == Fault::dx && i == 2 ? 1.01 : 1);
     }
     if (F != Fault::unwritten) io.dw[0] = F == Fault::dw ? 1.01 * sum : sum;
   }

@@ -31,10 +31,10 @@ struct Kernel<ConvReLUPoolOp, BasicCpu<P>> : KernelTraits {
     return Prepared(op.conv, context.threads(), detail::longest_vectors());
   }
   static void forward(const ConvReLUPoolOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.forward(io.step.count, io.x, io.w, bias(op, io.w), io.y, io.saved, io.scratch);
+    prepared.forward(io.step.count, io.x[0], io.w, bias(op, io.w), io.y, io.saved, io.scratch);
   }
   static void backward(const ConvReLUPoolOp& op, const Io<D>& io, Prepared& prepared) {
-    prepared.backward(io.step.count, io.x, io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
+    prepared.backward(io.step.count, io.x[0], io.dy, io.saved, io.dw, bias(op, io.dw), io.scratch);
   }
 
  private:

@@ -39,13 +39,13 @@ struct Kernel<AddOp, BasicCuda<Precision>> : KernelTraits {
   static void forward(const AddOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.in.size();
     if (n == 0) return;
-    io.device.launch(kernel(io, "forward"), detail::cuda::Grid::over(n), io.x, io.x2, io.y,
+    io.device.launch(kernel(io, "forward"), detail::cuda::Grid::over(n), io.x[0], io.x[1], io.y,
                      static_cast<std::int64_t>(n));
   }
   static void backward(const AddOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.in.size();
-    if (n == 0 || (io.dx == nullptr && io.dx2 == nullptr)) return;
-    io.device.launch(kernel(io, "backward"), detail::cuda::Grid::over(n), io.dy, io.dx, io.dx2,
+    if (n == 0 || (io.dx[0] == nullptr && io.dx[1] == nullptr)) return;
+    io.device.launch(kernel(io, "backward"), detail::cuda::Grid::over(n), io.dy, io.dx[0], io.dx[1],
                      static_cast<std::int64_t>(n));
   }
 

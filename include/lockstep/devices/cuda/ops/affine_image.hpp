@@ -36,7 +36,7 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     if (io.step.training)
       detail::cuda::sample(sampling(op), io);
     else
-      detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
+      detail::cuda::copy_values(io, op.in.size(), io.x[0], io.y);
   }
   static void backward(const Op&, const Io<D>&) {}
 

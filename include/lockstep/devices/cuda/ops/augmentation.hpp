@@ -98,9 +98,9 @@ struct Kernel<RandomFlipOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
   using A = ActivationOf<D>;
 
-  static void forward(const RandomFlipOp& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
+  static void forward(const RandomFlipOp& op, const Io<D>& io) { apply(op, io, io.x[0], io.y); }
   static void backward(const RandomFlipOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0]);
   }
 
  private:
@@ -124,11 +124,11 @@ struct Kernel<RandomCutoutOp, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool in_place = true;
 
   static void forward(const RandomCutoutOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y, op.fill);
+    apply(op, io, io.x[0], io.y, op.fill);
   }
   /// Draws the square again; pixels inside did not depend on x.
   static void backward(const RandomCutoutOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx, 0);
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0], 0);
   }
 
  private:
@@ -154,14 +154,14 @@ struct Kernel<RandomCropOp, BasicCuda<Precision>> : KernelTraits {
   static void forward(const RandomCropOp& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     if (draws_windows(op, io))
-      launch(op, io, "windows", op.out().size(), io.x, io.y);
+      launch(op, io, "windows", op.out().size(), io.x[0], io.y);
     else
       detail::cuda::sample(sampling(op), io);
   }
   /// Draws the window again.
   static void backward(const RandomCropOp& op, const Io<D>& io) {
-    if (io.dx != nullptr && io.step.count > 0)
-      launch(op, io, "around_windows", op.in.size(), io.dy, io.dx);
+    if (io.dx[0] != nullptr && io.step.count > 0)
+      launch(op, io, "around_windows", op.in.size(), io.dy, io.dx[0]);
   }
 
  private:

@@ -66,11 +66,11 @@ struct Kernel<AveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   static void forward(const AveragePooling2DOp& op, const Io<D>& io) {
-    run(op, io.device, "forward", io.step.count * op.out().size(), io.x, io.y);
+    run(op, io.device, "forward", io.step.count * op.out().size(), io.x[0], io.y);
   }
   static void backward(const AveragePooling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
-    run(op, io.device, "backward", io.step.count * op.window.in.size(), io.dy, io.dx);
+    if (io.dx[0] == nullptr) return;
+    run(op, io.device, "backward", io.step.count * op.window.in.size(), io.dy, io.dx[0]);
   }
 
  private:

@@ -33,13 +33,14 @@ struct MomentsBuffer : GrowingBuffer {};
 /// The epilogue applied to the normalized rows in the same pass.
 enum class NormalizationTail { none, relu, add_relu };
 
-/// Keeps x and, with an addition, y; `saved_once` is the memory called `once` in the text.
+/// Keeps x[0] and, with an addition, y; `saved_once` is the memory called `once` in the text.
 template <class Precision, NormalizationTail Tail>
 struct BatchNormalizationKernel : KernelTraits {
   using D = BasicCuda<Precision>;
   using Op = BatchNormalizationOp;
-  static constexpr bool keeps_x = true, keeps_y = Tail == NormalizationTail::add_relu,
-                        handles_recompute = true, skips_dw = true;
+  static constexpr bool keeps_y = Tail == NormalizationTail::add_relu, handles_recompute = true,
+                        skips_dw = true;
+  static constexpr bool keeps_x(const auto&, std::size_t operand) { return operand == 0; }
   static constexpr bool exchanges(const Op& op) { return op.synchronized; }
   static constexpr bool updates_state(const Op&) { return true; }
   static constexpr std::size_t saved_once(const Op& op) {
@@ -69,7 +70,7 @@ struct BatchNormalizationKernel : KernelTraits {
     else if (!io.step.is_recompute)
       launch(op, io.device, "load_statistics", over_channels(op), io.state, once);
     if (io.step.count > 0)
-      launch(op, io.device, "normalize", over_rows(p), io.x, io.x2, io.y, io.w, once, p.rows,
+      launch(op, io.device, "normalize", over_rows(p), io.x[0], added(io), io.y, io.w, once, p.rows,
              p.parts);
   }
 
@@ -78,32 +79,41 @@ struct BatchNormalizationKernel : KernelTraits {
     const std::size_t channels = op.channels();
     double* const once = reinterpret_cast<double*>(io.once);
     double* const sums = once + 1 + 2 * channels;  // (2, channels)
-    const bool wants_sums = io.step.training || io.dw != nullptr || io.dx2 != nullptr;
+    auto* const dx2 = gradient_of_added(io);
+    const bool wants_sums = io.step.training || io.dw != nullptr || dx2 != nullptr;
     if (io.step.count > 0 && wants_sums) {
       double* const parts = reinterpret_cast<double*>(io.scratch);
-      launch(op, io.device, "sums", over_rows(p), io.x, io.y, io.dy, io.dx2, io.w, once, io.dw,
+      launch(op, io.device, "sums", over_rows(p), io.x[0], io.y, io.dy, dx2, io.w, once, io.dw,
              parts, p.rows, p.parts, workspace(io.device));
     } else if (io.dw != nullptr) {
       const std::size_t tensors = std::size_t(op.scale) + std::size_t(op.center);
       io.device.clear(reinterpret_cast<std::byte*>(io.dw),
                       tensors * channels * sizeof(typename D::real));
     }
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (!io.step.training) {
       clear(io, sums, 2 * channels);
     } else if (is_shared(op, io)) {
       if (io.step.count == 0) clear(io, sums, 2 * channels);
       io.step.group.all_reduce(sums, 2 * channels);
     }
-    const bool done = Tail == NormalizationTail::add_relu && io.dx2 != nullptr;
+    const bool done = dx2 != nullptr;
     if (io.step.count > 0)
-      launch(op, io.device, "gradient", over_rows(p), io.x, io.y, done ? io.dx2 : io.dy, io.dx,
+      launch(op, io.device, "gradient", over_rows(p), io.x[0], io.y, done ? dx2 : io.dy, io.dx[0],
              io.w, once, p.rows, p.parts, done ? 1 : 0);
   }
 
  private:
   static constexpr Source source{"batch_normalization", batch_normalization_text,
                                  columns_functions};
+
+  /// x[1] and its gradient; null without an addition.
+  static const ActivationOf<D>* added(const Io<D>& io) {
+    return Tail == NormalizationTail::add_relu ? io.x[1] : nullptr;
+  }
+  static ActivationOf<D>* gradient_of_added(const Io<D>& io) {
+    return Tail == NormalizationTail::add_relu ? io.dx[1] : nullptr;
+  }
 
   /// Whether statistics are exchanged with other members.
   static bool is_shared(const Op& op, const Io<D>& io) {
@@ -114,7 +124,7 @@ struct BatchNormalizationKernel : KernelTraits {
   static void find_statistics(const Op& op, const Io<D>& io, const Prepared& p, double* once) {
     const bool shared = is_shared(op, io);
     if (io.step.count > 0)
-      launch(op, io.device, "moments", over_rows(p), io.x, reinterpret_cast<double*>(io.scratch),
+      launch(op, io.device, "moments", over_rows(p), io.x[0], reinterpret_cast<double*>(io.scratch),
              p.rows, p.parts, once, shared ? nullptr : io.state, op.momentum, workspace(io.device));
     if (!shared) return;
     const std::size_t size = 1 + 2 * op.channels(), members = io.step.group.size();

@@ -46,10 +46,11 @@ struct Kernel<ConcatenateOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   static void forward(const ConcatenateOp& op, const Io<D>& io) {
-    run(op, io, "forward", io.x, io.x2, io.y);
+    run(op, io, "forward", io.x[0], io.x[1], io.y);
   }
   static void backward(const ConcatenateOp& op, const Io<D>& io) {
-    if (io.dx != nullptr || io.dx2 != nullptr) run(op, io, "backward", io.dy, io.dx, io.dx2);
+    if (io.dx[0] != nullptr || io.dx[1] != nullptr)
+      run(op, io, "backward", io.dy, io.dx[0], io.dx[1]);
   }
 
  private:

@@ -39,7 +39,7 @@ class ConvolutionCalls {
 
   /// y = x * w + b, through support/convolution_pass.hpp.
   void forward(const Conv2DOp& op, const Io<D>& io) const {
-    steps_.y.forward(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
+    steps_.y.forward(io.device, io.x[0], io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
                      io.scratch, {io.once});
   }
   /// Without examples the gradients are cleared.
@@ -58,9 +58,9 @@ class ConvolutionCalls {
     } else if (op.bias && wants_dw) {
       db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
     }
-    if (wants_dw) steps_.dw.backward_weights(io.device, io.x, io.dy, io.dw, io.scratch);
-    if (io.dx != nullptr)
-      steps_.dx.backward_data(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
+    if (wants_dw) steps_.dw.backward_weights(io.device, io.x[0], io.dy, io.dw, io.scratch);
+    if (io.dx[0] != nullptr)
+      steps_.dx.backward_data(io.device, io.dy, io.w, nullptr, io.dx[0], io.scratch,
                               {io.once, steps_.y.by_cudnn()});
   }
 

@@ -30,8 +30,8 @@ class TransposedCalls {
   std::size_t scratch_bytes() const { return std::max(back_.scratch_bytes(), db_.scratch_bytes()); }
 
   void forward(const Conv2DTransposeOp& op, const Io<D>& io) const {
-    back_.dx.backward_data(io.device, io.x, io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
-                           io.scratch, {io.once});
+    back_.dx.backward_data(io.device, io.x[0], io.w, op.bias ? io.w + op.kernel_size() : nullptr,
+                           io.y, io.scratch, {io.once});
   }
   void backward(const Conv2DTransposeOp& op, const Io<D>& io) const {
     const bool wants_dw = io.dw != nullptr;
@@ -39,10 +39,10 @@ class TransposedCalls {
       if (wants_dw) io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
       return;
     }
-    if (wants_dw) back_.dw.backward_weights(io.device, io.dy, io.x, io.dw, io.scratch);
+    if (wants_dw) back_.dw.backward_weights(io.device, io.dy, io.x[0], io.dw, io.scratch);
     if (op.bias && wants_dw) db_(io.device, io.dy, io.dw + op.kernel_size(), io.scratch);
-    if (io.dx != nullptr)
-      back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx, io.scratch,
+    if (io.dx[0] != nullptr)
+      back_.y.forward(io.device, io.dy, io.w, nullptr, io.dx[0], io.scratch,
                       {io.once, back_.dx.by_cudnn()});
   }
 

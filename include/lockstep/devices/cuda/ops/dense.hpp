@@ -54,7 +54,7 @@ class DenseCalls {
   bool is_one_launch() const { return is_one_launch_; }
 
   void forward(const DenseOp&, const Io<D>& io) const {
-    if (io.step.count > 0) y_.forward(io.device, io.x, io.w, io.y, io.scratch, {io.once});
+    if (io.step.count > 0) y_.forward(io.device, io.x[0], io.w, io.y, io.scratch, {io.once});
   }
   void backward(const DenseOp& op, const Io<D>& io) const {
     if (io.step.count == 0) {
@@ -63,7 +63,7 @@ class DenseCalls {
       return;
     }
     gradients(op, io.device, io.step.count * op.rows(),
-              {io.x, io.y, io.dy, io.w, io.dw, io.dx, io.scratch, io.once});
+              {io.x[0], io.y, io.dy, io.w, io.dw, io.dx[0], io.scratch, io.once});
   }
 
  private:

@@ -122,7 +122,7 @@ class DepthwiseCalls {
   void forward(const DepthwiseConv2DOp& op, const Io<D>& io) const {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
-    io.device.launch(forward_, Grid::over(n), io.x, io.w,
+    io.device.launch(forward_, Grid::over(n), io.x[0], io.w,
                      op.bias ? io.w + op.kernel_size() : nullptr, io.y,
                      static_cast<std::int64_t>(n));
   }
@@ -136,9 +136,9 @@ class DepthwiseCalls {
       return;
     }
     if (io.dw != nullptr) gradient_of_weights(op, io, filters);
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const std::size_t n = io.step.count * op.in.size();
-    io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx, static_cast<std::int64_t>(n));
+    io.device.launch(data_, Grid::over(n), io.dy, io.w, io.dx[0], static_cast<std::int64_t>(n));
   }
 
  private:
@@ -150,7 +150,7 @@ class DepthwiseCalls {
                      Grid{{(f + width - 1) / width, cut_.parts,
                            static_cast<unsigned>(op.kernel.height * op.kernel.width)},
                           {256, 1, 1}},
-                     io.x, io.dy, parts, pixels_, cut_.each);
+                     io.x[0], io.dy, parts, pixels_, cut_.each);
     if (cut_.parts > 1)
       io.device.launch(add_, Grid::over(op.kernel_size()), static_cast<const float*>(parts), io.dw,
                        static_cast<std::int64_t>(op.kernel_size()), static_cast<int>(cut_.parts));

@@ -94,26 +94,28 @@ template <class Precision>
 struct Kernel<DotOp, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
-  static constexpr bool keeps_x = true, keeps_x2 = true;
+  static constexpr bool keeps_x = true;
   static constexpr std::size_t saved(const DotOp& op) { return values(op) * sizeof(float); }
 
   static void forward(const DotOp& op, const Io<D>& io) {
     const std::size_t count = io.step.count;
     float* const saved = saved_of(op, io);
     if (op.normalize) {
-      launch(op, io, "scales", count * op.rows().count, false, io.x, saved);
-      launch(op, io, "scales", count * op.other_rows().count, true, io.x2, saved);
+      launch(op, io, "scales", count * op.rows().count, false, io.x[0], saved);
+      launch(op, io, "scales", count * op.other_rows().count, true, io.x[1], saved);
     }
-    launch(op, io, "forward", count * op.out().size(), false, io.x, io.x2, io.y, saved);
+    launch(op, io, "forward", count * op.out().size(), false, io.x[0], io.x[1], io.y, saved);
   }
   static void backward(const DotOp& op, const Io<D>& io) {
     const std::size_t count = io.step.count;
     const float* const saved = saved_of(op, io);
     const auto* const dy = io.dy;
-    if (io.dx != nullptr)
-      launch(op, io, "backward", count * op.in.size(), false, io.x, io.x2, dy, io.dx, saved);
-    if (io.dx2 != nullptr)
-      launch(op, io, "backward", count * op.other.size(), true, io.x2, io.x, dy, io.dx2, saved);
+    if (io.dx[0] != nullptr)
+      launch(op, io, "backward", count * op.in.size(), false, io.x[0], io.x[1], dy, io.dx[0],
+             saved);
+    if (io.dx[1] != nullptr)
+      launch(op, io, "backward", count * op.other.size(), true, io.x[1], io.x[0], dy, io.dx[1],
+             saved);
   }
 
  private:

@@ -138,10 +138,10 @@ struct DropoutKernel : KernelTraits {
   using A = ActivationOf<D>;
   static constexpr bool in_place = true;
 
-  static void forward(const Op& op, const Io<D>& io) { apply(op, io, io.x, io.y); }
+  static void forward(const Op& op, const Io<D>& io) { apply(op, io, io.x[0], io.y); }
   /// Draws the mask again.
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx);
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0]);
   }
 
  private:
@@ -189,13 +189,13 @@ struct Kernel<GaussianNoiseOp, BasicCuda<Precision>> : KernelTraits {
 
   static void forward(const GaussianNoiseOp& op, const Io<D>& io) {
     if (!io.step.training || op.stddev <= 0)
-      detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
+      detail::cuda::copy_values(io, op.in.size(), io.x[0], io.y);
     else
       detail::cuda::add_noise<Precision>(io, "noise", (op.in.size() + 3) / 4, op.in, 0, op.stddev,
-                                         io.x, io.y);
+                                         io.x[0], io.y);
   }
   static void backward(const GaussianNoiseOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx);
+    if (io.dx[0] != nullptr) detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx[0]);
   }
 };
 

@@ -175,14 +175,15 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
       detail::throw_vocabulary_too_large(op.vocabulary, digits);
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
-    launch(op, io, "forward", detail::cuda::Grid::over(n), io.x, io.batch, io.w, io.y,
+    launch(op, io, "forward", detail::cuda::Grid::over(n), io.x[0], io.batch, io.w, io.y,
            io.device.template handle<detail::cuda::EmbeddingErrorFlag>().get(io.device),
            static_cast<std::int64_t>(n));
   }
 
   static void backward(const EmbeddingOp& op, const Io<D>& io, Prepared& p) {
-    if (io.dx != nullptr)
-      io.device.clear(reinterpret_cast<std::byte*>(io.dx), io.step.count * op.x_size() * sizeof(A));
+    if (io.dx[0] != nullptr)
+      io.device.clear(reinterpret_cast<std::byte*>(io.dx[0]),
+                      io.step.count * op.x_size() * sizeof(A));
     if (io.dw == nullptr) return;
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) {
@@ -199,7 +200,7 @@ struct Kernel<EmbeddingOp, BasicCuda<Precision>> : KernelTraits {
     launch(op, io, "choose", detail::cuda::Grid::over(32, 32), part,
            static_cast<int>(grid.blocks[0]), unit,
            static_cast<int>(std::bit_width(io.step.count * op.in.size())));
-    launch(op, io, "add", detail::cuda::Grid::over(n), io.x, io.batch, io.dy, unit, sums,
+    launch(op, io, "add", detail::cuda::Grid::over(n), io.x[0], io.batch, io.dy, unit, sums,
            static_cast<std::int64_t>(n));
     launch(op, io, "finish", detail::cuda::Grid::over(p.table), sums, unit, io.dw,
            static_cast<std::int64_t>(p.table));

@@ -102,13 +102,13 @@ struct Kernel<GlobalAveragePooling2DOp, BasicCuda<Precision>> : KernelTraits {
   static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     io.device.launch(kernel(op, io, "mean"),
-                     detail::cuda::global_pooling2d_grid(op.out().size(), io.step.count), io.x,
+                     detail::cuda::global_pooling2d_grid(op.out().size(), io.step.count), io.x[0],
                      io.y);
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.step.count == 0 || io.dx == nullptr) return;
+    if (io.step.count == 0 || io.dx[0] == nullptr) return;
     const std::size_t n = io.step.count * op.in.size();
-    io.device.launch(kernel(op, io, "spread"), detail::cuda::Grid::over(n), io.dy, io.dx,
+    io.device.launch(kernel(op, io, "spread"), detail::cuda::Grid::over(n), io.dy, io.dx[0],
                      static_cast<std::int64_t>(n));
   }
 
@@ -128,10 +128,11 @@ struct Kernel<GlobalMaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool keeps_x = true, keeps_y = true;
 
   static void forward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0) launch(op, io, "largest", io.x, io.y);
+    if (io.step.count > 0) launch(op, io, "largest", io.x[0], io.y);
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "share", io.x, io.y, io.dy, io.dx);
+    if (io.step.count > 0 && io.dx[0] != nullptr)
+      launch(op, io, "share", io.x[0], io.y, io.dy, io.dx[0]);
   }
 
  private:

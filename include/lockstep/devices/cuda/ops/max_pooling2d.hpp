@@ -76,13 +76,13 @@ struct Kernel<MaxPooling2DOp, BasicCuda<Precision>> : KernelTraits {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
-                     io.x, io.y, io.saved, static_cast<std::int64_t>(n));
+                     io.x[0], io.y, io.saved, static_cast<std::int64_t>(n));
   }
   static void backward(const MaxPooling2DOp& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.window.in.size();
-    if (n == 0 || io.dx == nullptr) return;
+    if (n == 0 || io.dx[0] == nullptr) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
-                     io.dy, io.dx, io.saved, static_cast<std::int64_t>(n));
+                     io.dy, io.dx[0], io.saved, static_cast<std::int64_t>(n));
   }
 
  private:

@@ -45,10 +45,10 @@ struct Kernel<NormalizationOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   static void forward(const NormalizationOp& op, const Io<D>& io) {
-    launch(op, io, "forward", io.x, io.batch, io.y, io.state);
+    launch(op, io, "forward", io.x[0], io.batch, io.y, io.state);
   }
   static void backward(const NormalizationOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) launch(op, io, "backward", io.dy, io.dx, io.state);
+    if (io.dx[0] != nullptr) launch(op, io, "backward", io.dy, io.dx[0], io.state);
   }
 
  private:

@@ -101,20 +101,19 @@ template <Pairwise Op, class Precision>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
-  static constexpr bool keeps_x = Op::reads_inputs, keeps_x2 = Op::reads_inputs,
-                        in_place = !Op::reads_inputs;
+  static constexpr bool keeps_x = Op::reads_inputs, in_place = !Op::reads_inputs;
 
   static void forward(const Op& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
-                     io.x, io.x2, io.y, static_cast<std::int64_t>(n));
+                     io.x[0], io.x[1], io.y, static_cast<std::int64_t>(n));
   }
   static void backward(const Op& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
-    if (n == 0 || (io.dx == nullptr && io.dx2 == nullptr)) return;
+    if (n == 0 || (io.dx[0] == nullptr && io.dx[1] == nullptr)) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
-                     io.x, io.x2, io.dy, io.dx, io.dx2, static_cast<std::int64_t>(n));
+                     io.x[0], io.x[1], io.dy, io.dx[0], io.dx[1], static_cast<std::int64_t>(n));
   }
 
  private:

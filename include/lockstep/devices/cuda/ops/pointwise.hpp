@@ -40,13 +40,13 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
     const std::size_t n = io.step.count * op.out().size();
     if (n == 0) return;
     io.device.launch(io.device.kernel(source, "forward", defines(op)), detail::cuda::Grid::over(n),
-                     io.x, io.y, static_cast<std::int64_t>(n));
+                     io.x[0], io.y, static_cast<std::int64_t>(n));
   }
   static void backward(const Op& op, const Io<D>& io) {
     const std::size_t n = io.step.count * op.out().size();
-    if (n == 0 || io.dx == nullptr) return;
+    if (n == 0 || io.dx[0] == nullptr) return;
     io.device.launch(io.device.kernel(source, "backward", defines(op)), detail::cuda::Grid::over(n),
-                     Op::from_y ? io.y : io.x, io.dy, io.dx, static_cast<std::int64_t>(n));
+                     Op::from_y ? io.y : io.x[0], io.dy, io.dx[0], static_cast<std::int64_t>(n));
   }
 
  private:

@@ -118,7 +118,7 @@ class PReLUCalls {
   void forward(const PReLUOp& op, const Io<D>& io) const {
     const std::size_t n = io.step.count * op.in.size();
     if (n == 0) return;
-    io.device.launch(forward_, Grid::over(n), io.x, io.w, io.y, static_cast<std::int64_t>(n));
+    io.device.launch(forward_, Grid::over(n), io.x[0], io.w, io.y, static_cast<std::int64_t>(n));
   }
   /// dw (two launches if the elements are divided), dx. Without examples dw is cleared.
   void backward(const PReLUOp& op, const Io<D>& io) const {
@@ -128,10 +128,10 @@ class PReLUCalls {
       return;
     }
     if (io.dw != nullptr) gradient_of_alpha(op, io);
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const std::size_t n = io.step.count * op.in.size();
-    io.device.launch(backward_, Grid::over(n), io.x, io.w, static_cast<const A*>(io.dy), io.dx,
-                     static_cast<std::int64_t>(n));
+    io.device.launch(backward_, Grid::over(n), io.x[0], io.w, static_cast<const A*>(io.dy),
+                     io.dx[0], static_cast<std::int64_t>(n));
   }
 
  private:
@@ -140,8 +140,8 @@ class PReLUCalls {
   void gradient_of_alpha(const PReLUOp& op, const Io<D>& io) const {
     float* const parts = cut_.parts == 1 ? io.dw : reinterpret_cast<float*>(io.scratch);
     const auto width = static_cast<unsigned>(width_), alphas = static_cast<unsigned>(op.weights());
-    io.device.launch(sums_, Grid{{(alphas + width - 1) / width, cut_.parts, 1}, {256, 1, 1}}, io.x,
-                     static_cast<const A*>(io.dy), parts, rows_, cut_.each);
+    io.device.launch(sums_, Grid{{(alphas + width - 1) / width, cut_.parts, 1}, {256, 1, 1}},
+                     io.x[0], static_cast<const A*>(io.dy), parts, rows_, cut_.each);
     if (cut_.parts > 1)
       io.device.launch(add_, Grid::over(op.weights()), static_cast<const float*>(parts), io.dw,
                        static_cast<std::int64_t>(op.weights()), static_cast<int>(cut_.parts));

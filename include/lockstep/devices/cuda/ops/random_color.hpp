@@ -89,15 +89,15 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) return;
-    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), io.x, io.y);
-    io.device.launch(kernel(op, io, "forward"), grid(op, io), io.x, io.y,
+    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), io.x[0], io.y);
+    io.device.launch(kernel(op, io, "forward"), grid(op, io), io.x[0], io.y,
                      detail::cuda::stream_of(io));
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.step.count == 0 || io.dx == nullptr) return;
-    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx);
-    io.device.launch(kernel(op, io, "backward"), grid(op, io), io.x,
-                     static_cast<const ActivationOf<D>*>(io.dy), io.dx,
+    if (io.step.count == 0 || io.dx[0] == nullptr) return;
+    if (!io.step.training) return detail::cuda::copy_values(io, op.in.size(), io.dy, io.dx[0]);
+    io.device.launch(kernel(op, io, "backward"), grid(op, io), io.x[0],
+                     static_cast<const ActivationOf<D>*>(io.dy), io.dx[0],
                      detail::cuda::stream_of(io));
   }
 

@@ -57,11 +57,11 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   static void forward(const Op& op, const Io<D>& io) {
-    run(op.rearrangement(), io, op.in.size(), io.x, io.y);
+    run(op.rearrangement(), io, op.in.size(), io.x[0], io.y);
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
-    run(op.rearrangement().transposed(), io, op.out().size(), io.dy, io.dx);
+    if (io.dx[0] == nullptr) return;
+    run(op.rearrangement().transposed(), io, op.out().size(), io.dy, io.dx[0]);
   }
 
  private:

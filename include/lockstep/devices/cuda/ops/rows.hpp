@@ -25,10 +25,11 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   static constexpr bool keeps_x = true;
 
   static void forward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0) launch(op, io, "forward", io.x, io.y);
+    if (io.step.count > 0) launch(op, io, "forward", io.x[0], io.y);
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "backward", io.x, io.dy, io.dx);
+    if (io.step.count > 0 && io.dx[0] != nullptr)
+      launch(op, io, "backward", io.x[0], io.dy, io.dx[0]);
   }
 
  private:

@@ -67,10 +67,10 @@ struct SoftmaxKernel : KernelTraits {
   static constexpr bool keeps_y = true, in_place = true;
 
   static void forward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0) launch(op, io, "forward", io.x, io.y);
+    if (io.step.count > 0) launch(op, io, "forward", io.x[0], io.y);
   }
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.step.count > 0 && io.dx != nullptr) launch(op, io, "backward", io.y, io.dy, io.dx);
+    if (io.step.count > 0 && io.dx[0] != nullptr) launch(op, io, "backward", io.y, io.dy, io.dx[0]);
   }
 
  private:

@@ -101,11 +101,11 @@ struct Kernel<UpSampling2DOp, BasicCuda<Precision>> : KernelTraits {
   using D = BasicCuda<Precision>;
 
   static void forward(const UpSampling2DOp& op, const Io<D>& io) {
-    run(op, io.device, "forward", io.step.count * op.out().size(), io.x, io.y);
+    run(op, io.device, "forward", io.step.count * op.out().size(), io.x[0], io.y);
   }
   static void backward(const UpSampling2DOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
-    run(op, io.device, "backward", io.step.count * op.in.size(), io.dy, io.dx);
+    if (io.dx[0] == nullptr) return;
+    run(op, io.device, "backward", io.step.count * op.in.size(), io.dy, io.dx[0]);
   }
 
  private:

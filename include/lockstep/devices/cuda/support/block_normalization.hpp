@@ -145,7 +145,7 @@ struct BlockNormalization : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (io.step.count == 0) return;
-    io.device.launch(of_blocks(op, io, "forward"), grid(op, io), io.x, io.y, io.w,
+    io.device.launch(of_blocks(op, io, "forward"), grid(op, io), io.x[0], io.y, io.w,
                      reinterpret_cast<double*>(io.saved),
                      static_cast<std::int64_t>(blocks_of(op, io)));
   }
@@ -161,12 +161,12 @@ struct BlockNormalization : KernelTraits {
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     double* const parts = reinterpret_cast<double*>(io.scratch);
     if (op.weights() > 0 && io.dw != nullptr)
-      io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x, io.dy, saved,
+      io.device.launch(of_columns(op, io, "sums"), p.columns.grid(p.parts), io.x[0], io.dy, saved,
                        parts, io.dw, rows, p.parts,
                        io.device.template handle<SumWorkspace>().get());
-    if (io.dx != nullptr)
-      io.device.launch(of_blocks(op, io, "backward"), grid(op, io), io.x, io.dy, io.dx, io.w, saved,
-                       static_cast<std::int64_t>(blocks_of(op, io)));
+    if (io.dx[0] != nullptr)
+      io.device.launch(of_blocks(op, io, "backward"), grid(op, io), io.x[0], io.dy, io.dx[0], io.w,
+                       saved, static_cast<std::int64_t>(blocks_of(op, io)));
   }
 
  private:

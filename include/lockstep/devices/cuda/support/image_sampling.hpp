@@ -161,7 +161,7 @@ template <std::size_t N, class Precision>
 void sample(const Sampling<N>& s, const Io<BasicCuda<Precision>>& io) {
   const auto pixels = static_cast<std::size_t>(s.out[0] * s.out[1]);
   io.device.launch(io.device.kernel(s.source, "sample", sampling_defines<Precision>(s)),
-                   example_grid(io.step.count, pixels), io.x, io.y, stream_of(io),
+                   example_grid(io.step.count, pixels), io.x[0], io.y, stream_of(io),
                    static_cast<std::int64_t>(io.step.count));
 }
 

@@ -25,19 +25,19 @@ struct Kernel<Op, D> : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io, Prepared&) {
     if (!io.step.training) {
-      std::copy_n(io.x, io.step.count * op.in.size(), io.y);
+      std::copy_n(io.x[0], io.step.count * op.in.size(), io.y);
       return;
     }
     for (std::size_t n = 0; n < io.step.count; ++n)
       for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {
-        detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., op.fill.value,
+        detail::sample_pixel<T>(io.x[0] + n * op.in.size(), op.in, taps..., op.fill.value,
                                 io.y + pixel);
       });
   }
 
   /// Draws the map again rather than saving it from forward.
   static void backward(const Op& op, const Io<D>& io, Prepared& sums) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     for (std::size_t n = 0; n < io.step.count; ++n)
       sums.gather(io, n, [&](T* dx) {
         for_each_pixel(op, io, n, [&](std::size_t pixel, const auto&... taps) {

@@ -127,7 +127,7 @@ struct ImageSums {
   void gather(const Io<D>& io, std::size_t n, const Add& add) const {
     using T = typename D::real;
     using A = ElementOf<D>;
-    A* const dx = io.dx + n * size;
+    A* const dx = io.dx[0] + n * size;
     if constexpr (in_place) {
       std::fill_n(dx, size, T(0));
       add(dx);

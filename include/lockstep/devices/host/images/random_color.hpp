@@ -23,14 +23,14 @@ struct Kernel<Op, D> : KernelTraits {
 
   static void forward(const Op& op, const Io<D>& io) {
     if (!io.step.training) {
-      std::copy_n(io.x, io.step.count * op.in.size(), io.y);
+      std::copy_n(io.x[0], io.step.count * op.in.size(), io.y);
       return;
     }
     for_each_channel(op, io, [&](const Channel& channel, std::size_t first, std::size_t step) {
       const T lower = T(op.range.lower), upper = T(op.range.upper);
       for (std::size_t i = 0; i < channel.pixels; ++i) {
         const std::size_t at = first + i * step;
-        const T value = channel.changed(T(io.x[at]));
+        const T value = channel.changed(T(io.x[0][at]));
         io.y[at] = A(value < lower ? lower : value > upper ? upper : value);
       }
     });
@@ -39,15 +39,15 @@ struct Kernel<Op, D> : KernelTraits {
   /// dx = contrast g + (1 - contrast) mean(g), where g is dy without the values that the range
   /// limits.
   static void backward(const Op& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (!io.step.training) {
-      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
       return;
     }
     for_each_channel(op, io, [&](const Channel& channel, std::size_t first, std::size_t step) {
       const T lower = T(op.range.lower), upper = T(op.range.upper);
       const auto gradient = [&](std::size_t at) {
-        const T value = channel.changed(T(io.x[at]));
+        const T value = channel.changed(T(io.x[0][at]));
         return value < lower || value > upper ? T(0) : T(io.dy[at]);
       };
       T of_mean = 0;
@@ -59,7 +59,7 @@ struct Kernel<Op, D> : KernelTraits {
       }
       for (std::size_t i = 0; i < channel.pixels; ++i) {
         const std::size_t at = first + i * step;
-        io.dx[at] = A(T(channel.contrast) * gradient(at) + of_mean);
+        io.dx[0][at] = A(T(channel.contrast) * gradient(at) + of_mean);
       }
     });
   }
@@ -89,7 +89,7 @@ struct Kernel<Op, D> : KernelTraits {
           double sum = 0;
           if constexpr (Op::changes_contrast)
             for (std::size_t i = 0; i < pixels; ++i)
-              sum += static_cast<double>(io.x[first + i * channels]);
+              sum += static_cast<double>(io.x[0][first + i * channels]);
           f(Channel{pixels, change.contrast, change.plus, sum / static_cast<double>(pixels)}, first,
             channels);
         }

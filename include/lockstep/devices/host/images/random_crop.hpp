@@ -28,22 +28,22 @@ struct Kernel<RandomCropOp, D> : KernelTraits {
   static void forward(const RandomCropOp& op, const Io<D>& io, Prepared&) {
     if (draws_windows(op, io))
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
-        std::copy_n(io.x + large, length, io.y + small);
+        std::copy_n(io.x[0] + large, length, io.y + small);
       });
     else
       for (std::size_t n = 0; n < io.step.count; ++n)
         for_each_pixel(op, n, [&](std::size_t pixel, const auto&... taps) {
-          detail::sample_pixel<T>(io.x + n * op.in.size(), op.in, taps..., 0, io.y + pixel);
+          detail::sample_pixel<T>(io.x[0] + n * op.in.size(), op.in, taps..., 0, io.y + pixel);
         });
   }
 
   /// Draws the window again rather than saving it from forward.
   static void backward(const RandomCropOp& op, const Io<D>& io, Prepared& sums) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (draws_windows(op, io)) {
-      std::fill_n(io.dx, io.step.count * op.in.size(), A(0));
+      std::fill_n(io.dx[0], io.step.count * op.in.size(), A(0));
       for_each_row(op, io, [&](std::size_t large, std::size_t small, std::size_t length) {
-        std::copy_n(io.dy + small, length, io.dx + large);
+        std::copy_n(io.dy + small, length, io.dx[0] + large);
       });
       return;
     }

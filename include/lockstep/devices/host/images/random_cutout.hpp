@@ -21,11 +21,11 @@ struct Kernel<RandomCutoutOp, D> : KernelTraits {
   static constexpr bool in_place = true;
 
   static void forward(const RandomCutoutOp& op, const Io<D>& io) {
-    apply(op, io, io.x, io.y, static_cast<A>(op.fill));
+    apply(op, io, io.x[0], io.y, static_cast<A>(op.fill));
   }
   /// Draws the square again. Its pixels do not depend on x, so their gradient is 0.
   static void backward(const RandomCutoutOp& op, const Io<D>& io) {
-    if (io.dx != nullptr) apply(op, io, io.dy, io.dx, A(0));
+    if (io.dx[0] != nullptr) apply(op, io, io.dy, io.dx[0], A(0));
   }
 
  private:

@@ -20,17 +20,17 @@ struct Kernel<RandomFlipOp, D> : KernelTraits {
 
   static void forward(const RandomFlipOp& op, const Io<D>& io) {
     if (io.step.training)
-      flip(op, io, io.x, io.y);
+      flip(op, io, io.x[0], io.y);
     else
-      std::copy_n(io.x, io.step.count * op.in.size(), io.y);
+      std::copy_n(io.x[0], io.step.count * op.in.size(), io.y);
   }
   /// A flip is its own inverse. The random word is drawn again rather than saved from forward.
   static void backward(const RandomFlipOp& op, const Io<D>& io) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     if (io.step.training)
-      flip(op, io, io.dy, io.dx);
+      flip(op, io, io.dy, io.dx[0]);
     else
-      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+      std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
   }
 
  private:

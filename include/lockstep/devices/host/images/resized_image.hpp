@@ -57,13 +57,13 @@ struct Kernel<Op, D> : KernelTraits {
     detail::for_ranges(io.device, io.step.count * rows, (1 << 13) / length + 1, [&](Slice part) {
       for (std::size_t r = part.first; r < part.first + part.count; ++r)
         for (std::size_t c = 0; c < taps.columns.size(); ++c)
-          detail::sample_pixel<T>(io.x + r / rows * op.in.size(), op.in, taps.rows[r % rows],
+          detail::sample_pixel<T>(io.x[0] + r / rows * op.in.size(), op.in, taps.rows[r % rows],
                                   taps.columns[c], 0, io.y + r * length + c * channels);
     });
   }
 
   static void backward(const Op& op, const Io<D>& io, Prepared& taps) {
-    if (io.dx == nullptr) return;
+    if (io.dx[0] == nullptr) return;
     const auto channels = static_cast<std::size_t>(op.in[2]);
     for (std::size_t n = 0; n < io.step.count; ++n)
       taps.gather(io, n, [&](T* dx) {

@@ -38,7 +38,7 @@ struct BlockNormalization : KernelTraits {
     double* const saved = reinterpret_cast<double*>(io.saved);
     const std::size_t count = io.step.count * op.in.size() / blocks.size();
     for (std::size_t b = 0; b < count; ++b) {
-      const A* const x = io.x + blocks.begin(b);
+      const A* const x = io.x[0] + blocks.begin(b);
       A* const y = io.y + blocks.begin(b);
       const std::size_t first = blocks.first_channel(b);
       const T* const gamma = op.scale ? io.w + first : nullptr;  // (channels)
@@ -74,7 +74,7 @@ struct BlockNormalization : KernelTraits {
     const double* const saved = reinterpret_cast<const double*>(io.saved);
     const std::size_t count = io.step.count * op.in.size() / blocks.size();
     for (std::size_t b = 0; b < count; ++b) {
-      const A* const x = io.x + blocks.begin(b);
+      const A* const x = io.x[0] + blocks.begin(b);
       const A* const dy = io.dy + blocks.begin(b);
       const std::size_t first = blocks.first_channel(b);
       const T* const gamma = op.scale ? io.w + first : nullptr;                  // (channels)
@@ -92,10 +92,10 @@ struct BlockNormalization : KernelTraits {
         if constexpr (Centered) sum += g;
         sum_of_products += g * normal;
       });
-      if (io.dx == nullptr) continue;
+      if (io.dx[0] == nullptr) continue;
       sum /= n;
       sum_of_products /= n;
-      A* const dx = io.dx + blocks.begin(b);
+      A* const dx = io.dx[0] + blocks.begin(b);
       for_elements(blocks, [&](std::size_t i, std::size_t k) {
         const double normal = (static_cast<double>(x[i]) - mean) * scale,
                      g = static_cast<double>(dy[i]) * (gamma ? static_cast<double>(gamma[k]) : 1);

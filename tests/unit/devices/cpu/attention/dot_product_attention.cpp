@@ -71,6 +71,13 @@ TEST_CASE("attention layers agree with the reference") {
     }
 }
 
+TEST_CASE("attention of a value to another one agrees with the reference") {
+  const auto op = MultiHeadAttention<2, 3, causal>::op(shape(5, 6), shape(8, 4));
+  Numbers n = attention_inputs(op, 3);
+  n.x2 = numbers(op, 8 * 4, 0, 3).x;
+  check_against_reference(op, 3, n);
+}
+
 TEST_CASE("the memory of attention is linear in the steps") {
   const auto bytes = [](int steps) {
     auto context = Cpu{.threads = 1}.open(1, 0);

@@ -19,9 +19,11 @@ TEST_CASE("a recomputed forward pass gives the same result and leaves the state 
   DeviceArray<Cuda, std::byte> scratch(context, prepared.scratch_bytes());
   GroupOfOne group;
   StepContext step{whole_batch(4), true, 0, 0, CollectiveRef(group)};
-  const Io<Cuda> io{step,     context,      7,       x.data(),    nullptr,        y.data(),
-                    w.data(), state.data(), nullptr, once.data(), scratch.data(), nullptr,
-                    nullptr,  nullptr,      nullptr};
+  const float* const input = x.data();
+  float* const no_gradient = nullptr;
+  const Io<Cuda> io{step,     context,      7,       &input,      y.data(),
+                    w.data(), state.data(), nullptr, once.data(), scratch.data(),
+                    nullptr,  &no_gradient, nullptr};
   K::forward(op, io, prepared);
   const auto first = y.download(), moved = state.download();
   CHECK(moved != std::vector<float>(10, 0.5f));

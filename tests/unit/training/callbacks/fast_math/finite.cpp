@@ -94,11 +94,11 @@ struct Forgetful {
 template <>
 struct ls::Kernel<ForgetfulOp, ls::Reference<double>> : ls::KernelTraits {
   static void forward(const ForgetfulOp& op, const ls::Io<ls::Reference<double>>& io) {
-    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[i] * io.w[0];
+    for (std::size_t i = 0; i < io.step.count * op.in.size(); ++i) io.y[i] = io.x[0][i] * io.w[0];
   }
   static void backward(const ForgetfulOp& op, const ls::Io<ls::Reference<double>>& io) {
-    for (std::size_t i = 0; io.dx != nullptr && i < io.step.count * op.in.size(); ++i)
-      io.dx[i] = io.dy[i] * io.w[0];
+    for (std::size_t i = 0; io.dx[0] != nullptr && i < io.step.count * op.in.size(); ++i)
+      io.dx[0][i] = io.dy[i] * io.w[0];
   }
 };
 

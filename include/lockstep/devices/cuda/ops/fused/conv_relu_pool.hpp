@@ -62,14 +62,14 @@ class PooledConvolution {
     io.device.launch(forward_,
                      Grid{{static_cast<unsigned>(forward_tiles_), groups_, 1},
                           {static_cast<unsigned>(forward_threads), 1, 1}},
-                     io.x, io.w, io.y, io.saved);
+                     io.x[0], io.w, io.y, io.saved);
   }
   void backward(const ConvReLUPoolOp&, const Io<D>& io) const {
     if (io.step.count == 0)
       return io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));
     io.device.launch(backward_,
                      Grid{{parts_, groups_, 1}, {static_cast<unsigned>(backward_threads), 1, 1}},
-                     io.x, static_cast<const A*>(io.dy), static_cast<const std::byte*>(io.saved),
+                     io.x[0], static_cast<const A*>(io.dy), static_cast<const std::byte*>(io.saved),
                      reinterpret_cast<float*>(io.scratch), io.dw,
                      io.device.template handle<SumWorkspace>().get(), backward_tiles_, each_);
   }
