@@ -116,6 +116,8 @@ class LayerShapes {
     Numbers n = numbers(words, words.in.size(), words.table_size(), 3);
     for (float& x : n.x) x = static_cast<float>(between(g_, 0, 30));
     agrees(device, words, 3, n, {}, 0);
+    const lockstep::PositionEmbeddingOp steps{lockstep::shape(between(g_, 1, 7), channels()), 9};
+    agrees(device, steps, 3, steps.in.size(), steps.weights());
   }
 
   template <class D>

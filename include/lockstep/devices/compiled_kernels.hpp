@@ -64,6 +64,7 @@
   LOCKSTEP_PASSES(how, D, MultiplyOp)                           \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
   LOCKSTEP_PASSES(how, D, PermuteOp)                            \
+  LOCKSTEP_PASSES(how, D, PositionEmbeddingOp)                  \
   LOCKSTEP_PASSES(how, D, PReLUOp)                              \
   LOCKSTEP_PASSES(how, D, RandomBrightnessOp)                   \
   LOCKSTEP_PASSES(how, D, RandomContrastOp)                     \

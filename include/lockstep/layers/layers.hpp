@@ -45,6 +45,7 @@
 #include "lockstep/layers/pooling/global_max_pooling2d.hpp"
 #include "lockstep/layers/pooling/max_pooling2d.hpp"
 #include "lockstep/layers/pooling/pooling1d.hpp"
+#include "lockstep/layers/position_embedding.hpp"
 #include "lockstep/layers/preprocessing/center_crop.hpp"
 #include "lockstep/layers/preprocessing/normalization.hpp"
 #include "lockstep/layers/preprocessing/random_brightness.hpp"

@@ -103,6 +103,7 @@ TEST_CASE("Rescaling has the gradient of its output") { CHECK(gradient_error<ls:
 TEST_CASE("PReLU has the gradient of its output") { CHECK(gradient_error<ls::PReLU<>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(2)>>(image) < tolerance); CHECK(gradient_error<ls::PReLU<ls::shared_axes(1, 3)>>(ls::shape(2, 3, 4, 2)) < tolerance); CHECK(gradient_error<ls::PReLU<>>(ls::shape(1)) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
 TEST_CASE("RMSNormalization has the gradient of its output") { CHECK(gradient_error<ls::RMSNormalization<>>(image) < tolerance); }
+TEST_CASE("PositionEmbedding has the gradient of its output") { CHECK(gradient_error<ls::PositionEmbedding<6>>(ls::shape(5, 4)) < tolerance); }
 TEST_CASE("GroupNormalization has the gradient of its output") { CHECK(gradient_error<ls::GroupNormalization<-1>>(image) < tolerance); CHECK(gradient_error<ls::GroupNormalization<2, ls::scale(false)>>(ls::shape(5, 4)) < tolerance); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
 TEST_CASE("BatchNormalization has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<>>(image) < 1e-7); }

@@ -26,6 +26,7 @@
 #include "lockstep/devices/host/pairwise.hpp"
 #include "lockstep/devices/host/penalty.hpp"
 #include "lockstep/devices/host/pointwise.hpp"
+#include "lockstep/devices/host/position_embedding.hpp"
 #include "lockstep/devices/host/prelu.hpp"
 #include "lockstep/devices/host/rearrangement.hpp"
 #include "lockstep/devices/host/spatial_dropout2d.hpp"

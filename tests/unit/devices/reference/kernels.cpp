@@ -98,6 +98,7 @@ TEST_CASE("A replica without examples has a weight gradient of zero") {
   CHECK(zero_gradient_of_nothing<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
   CHECK(zero_gradient_of_nothing<ls::RMSNormalization<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::PositionEmbedding<9>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::GroupedQueryAttention<2, 1, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::Conv1DTranspose<4, 3>>(ls::shape(6, 3)));
