@@ -20,6 +20,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/attention/block_product.hpp"
+#include "lockstep/devices/cpu/attention/packed_rows.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/exponentials.hpp"
 #include "lockstep/devices/cpu/onednn.hpp"
@@ -68,63 +69,85 @@ template <std::size_t Bytes, class Each>
   }
 }
 
-/// Replaces scores by exp(score - maximum) and updates the row's maximum and sum. Returns the factor
-/// of what was summed up with the maximum before.
-[[gnu::noinline]] inline float exponentiate_row(const AttentionRow& row, float* scores,
-                                                float& maximum, double& sum) {
-  float factor = 1;
+/// A block of scores, whose rows are `stride` floats apart, and what its rows attend to.
+struct AttentionScores {
+  const AttentionRow* row;
+  std::size_t rows;
+  float* scores;
+  std::size_t stride;
+};
+
+/// Replaces scores by exp(score - maximum) and updates the rows' maxima and sums. Multiplies the rows of
+/// o (rows, size), which were summed up with the maximum before, by the change of the exponentials.
+[[gnu::noinline]] inline void exponentiate_rows(const AttentionScores& block, float* maxima,
+                                                double* sums, float* o, std::size_t size) {
   run_with_any_vectors<float>(
       [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
         using V = Lanes<float, bytes.value>;
         constexpr std::size_t lanes = lanes_of<float, bytes.value>;
-        V most = V{} + maximum;
-        for_scores<bytes.value>(row, scores,
-                                [&](const V& v, std::size_t k)
-                                    __attribute__((always_inline, no_instrument_function)) {
-                                      most = v > most ? v : most;
-                                      store(scores + k, v);
-                                    });
-        float largest = most[0];
-        for (std::size_t i = 1; i < lanes; ++i) largest = most[i] > largest ? most[i] : largest;
-        // Without any key so far all exponentials are 0, but those of NaN.
-        const float base = largest == -std::numeric_limits<float>::infinity() ? 0.0f : largest;
-        V total{};
-        for (std::size_t k = 0; k < row.count; k += lanes) {
-          V v, e;
-          load(v, scores + k);
-          exp_of_negative(e, v - base);
-          total += e;
-          store(scores + k, e);
+        for (std::size_t i = 0; i < block.rows; ++i) {
+          const AttentionRow& row = block.row[i];
+          float* const scores = block.scores + i * block.stride;
+          V most = V{} + maxima[i];
+          for_scores<bytes.value>(row, scores,
+                                  [&](const V& v, std::size_t k)
+                                      __attribute__((always_inline, no_instrument_function)) {
+                                        most = v > most ? v : most;
+                                        store(scores + k, v);
+                                      });
+          float largest = most[0];
+          for (std::size_t l = 1; l < lanes; ++l) largest = most[l] > largest ? most[l] : largest;
+          // Without any key so far all exponentials are 0, but those of NaN.
+          const float base = largest == -std::numeric_limits<float>::infinity() ? 0.0f : largest;
+          V total{};
+          for (std::size_t k = 0; k < row.count; k += lanes) {
+            V v, e;
+            load(v, scores + k);
+            exp_of_negative(e, v - base);
+            total += e;
+            store(scores + k, e);
+          }
+          double all = 0;
+          for (std::size_t l = 0; l < lanes; ++l) all += static_cast<double>(total[l]);
+          if (maxima[i] != largest) {
+            const float factor = std::exp(maxima[i] - base);
+            for (std::size_t k = 0; k < size; k += lanes) {
+              V v;
+              load(v, o + i * size + k);
+              v *= factor;
+              store(o + i * size + k, v);
+            }
+            sums[i] *= static_cast<double>(factor);
+            maxima[i] = largest;
+          }
+          sums[i] += all;
         }
-        factor = std::exp(maximum - base);
-        maximum = largest;
-        double all = 0;
-        for (std::size_t i = 0; i < lanes; ++i) all += static_cast<double>(total[i]);
-        sum = sum * static_cast<double>(factor) + all;
       });
-  return factor;
 }
 
 /// Replaces scores by p f, where p = exp(score - log_sum) and f are the factors of dropout (null: 1),
-/// and d_probs by p (f d_probs - product).
-[[gnu::noinline]] inline void differentiate_row(const AttentionRow& row, float log_sum,
-                                                float product, const float* factors, float* scores,
-                                                float* d_probs) {
+/// and d_probs by p (f d_probs - product). The three arrays have the rows of the scores.
+[[gnu::noinline]] inline void differentiate_rows(const AttentionScores& block,
+                                                 const float* log_sums, const float* products,
+                                                 const float* factors, float* d_probs) {
   run_with_any_vectors<float>(
       [&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
         using V = Lanes<float, bytes.value>;
-        for_scores<bytes.value>(row, scores,
-                                [&](const V& v, std::size_t k)
-                                    __attribute__((always_inline, no_instrument_function)) {
-                                      V p, d, f = V{} + 1.0f;
-                                      exp_of_negative(p, v - log_sum);
-                                      load(d, d_probs + k);
-                                      if (factors != nullptr) load(f, factors + k);
-                                      d = p * (f * d - product);
-                                      p *= f;
-                                      store(scores + k, p);
-                                      store(d_probs + k, d);
-                                    });
+        for (std::size_t i = 0; i < block.rows; ++i) {
+          const std::size_t at = i * block.stride;
+          for_scores<bytes.value>(block.row[i], block.scores + at,
+                                  [&](const V& v, std::size_t k)
+                                      __attribute__((always_inline, no_instrument_function)) {
+                                        V p, d, f = V{} + 1.0f;
+                                        exp_of_negative(p, v - log_sums[i]);
+                                        load(d, d_probs + at + k);
+                                        if (factors != nullptr) load(f, factors + at + k);
+                                        d = p * (f * d - products[i]);
+                                        p *= f;
+                                        store(block.scores + at + k, p);
+                                        store(d_probs + at + k, d);
+                                      });
+        }
       });
 }
 
@@ -145,17 +168,16 @@ class AttentionBlocks {
         rotation_(op.rules.rotary, static_cast<std::size_t>(std::max(op.queries, op.keys)),
                   static_cast<std::size_t>(op.key_dim)) {
     if (count == 0) return;
-    const auto size = static_cast<std::size_t>(op.key_dim),
-               values = static_cast<std::size_t>(op.value_dim);
-    k_turned_ = add(size * keys_);
+    k_turned_ = add(key_size_ * keys_);
     excluded_ = add(keys_);
     scores_ = add(block * block);
-    factors_ = add(block);
+    factors_ = add(op.rules.dropout > 0 ? block * block : 0);
+    packed_ = add(block * std::max(key_size_, value_size_));
     q_ = add(block * key_size_);
     o_ = add(block * value_size_);
     if (with_backward) {
       k_ = add(keys_ * key_size_);
-      v_turned_ = add(values * keys_);
+      v_turned_ = add(value_size_ * keys_);
       dk_ = add(keys_ * key_size_);
       d_probs_ = add(block * block);
       dq_ = add(block * key_size_);
@@ -205,51 +227,56 @@ class AttentionBlocks {
     });
   }
 
-  /// Row `step` of head `head` in a tensor (count, steps, heads, size).
+  /// `count` steps, from `first`, of one head of a tensor (examples, steps, heads, size).
   template <class Element>
-  static Element* row(Element* tensor, std::size_t example, int steps, std::size_t step, int heads,
-                      std::size_t head, int size) {
-    return tensor +
-           ((example * static_cast<std::size_t>(steps) + step) * static_cast<std::size_t>(heads) +
-            head) *
-               static_cast<std::size_t>(size);
+  static HeadRows<Element> rows_of(Element* tensor, std::size_t example, int steps, int heads,
+                                   std::size_t head, int size, std::size_t first,
+                                   std::size_t count) {
+    const auto h = static_cast<std::size_t>(heads), n = static_cast<std::size_t>(size);
+    return {tensor + ((example * static_cast<std::size_t>(steps) + first) * h + head) * n, h * n,
+            count, n};
   }
-  /// Converts `size` elements, and writes zeros up to `whole`.
-  template <class To, class From>
-  static void convert(const From* from, To* to, std::size_t size, std::size_t whole) {
-    for (std::size_t i = 0; i < size; ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
-    for (std::size_t i = size; i < whole; ++i) to[i] = To(0.0f);
+  template <class Element>
+  static HeadRows<Element> queries_of(const Op& op, Element* tensor, const Head& head,
+                                      const Queries& q, int size) {
+    return rows_of(tensor, head.example, op.queries, op.heads, q.head, size, q.first, q.count);
+  }
+  template <class Element>
+  static HeadRows<Element> keys_of(const Op& op, Element* tensor, const Head& head, int size,
+                                   std::size_t first, std::size_t count) {
+    return rows_of(tensor, head.example, op.keys, op.kv_heads, head.number, size, first, count);
   }
 
-  /// The transpose (size, keys_) of rows of the head, padded with zeros.
-  static void transpose(const float* from, std::size_t steps, std::size_t from_row, float* to,
-                        std::size_t size, std::size_t to_row) {
-    for (std::size_t i = 0; i < size; ++i) {
-      for (std::size_t t = 0; t < steps; ++t) to[i * to_row + t] = from[t * from_row + i];
-      std::fill(to + i * to_row + steps, to + (i + 1) * to_row, 0.0f);
-    }
+  /// Calls each(first, count) for the blocks of keys.
+  template <class Each>
+  void for_key_blocks(const Op& op, const Each& each) const {
+    const auto keys = static_cast<std::size_t>(op.keys);
+    for (std::size_t first = 0; first < keys; first += block)
+      each(first, std::min(block, keys - first));
+  }
+  /// Packs `count` rows into a block of whole vectors of rows, and its transpose into columns
+  /// [first, ..) of `turned`.
+  template <class Each>
+  void turn_block(const HeadRows<const A>& from, float* packed, std::size_t size, float* turned,
+                  std::size_t first, const Each& change) const {
+    pack_rows(from, 1.0f, packed, size);
+    change(packed);
+    std::fill(packed + from.count * size, packed + padded(from.count) * size, 0.0f);
+    transpose_rows(packed, padded(from.count), size, turned + first, keys_);
   }
 
   /// Packs the keys, transposed, and in backward also as they are; and what the mask excludes.
   void pack_keys(const Op& op, const Operands& io, const Head& head, float* rows) const {
-    const auto keys = static_cast<std::size_t>(op.keys),
-               size = static_cast<std::size_t>(op.key_dim);
-    float* const turned = head.scratch + k_turned_;
-    for (std::size_t first = 0; first < keys; first += block) {
-      const std::size_t count = std::min(block, keys - first);
-      float* const to = rows != nullptr ? rows + first * key_size_ : head.scratch + q_;
-      for (std::size_t j = 0; j < count; ++j) {
-        convert(row(io.k, head.example, op.keys, first + j, op.kv_heads, head.number, op.key_dim),
-                to + j * key_size_, size, key_size_);
-        rotation_.turn(to + j * key_size_, first + j);
-      }
-      for (std::size_t i = 0; i < size; ++i)
-        for (std::size_t j = 0; j < count; ++j)
-          turned[i * keys_ + first + j] = to[j * key_size_ + i];
-    }
-    for (std::size_t i = 0; i < size; ++i)
-      std::fill(turned + i * keys_ + keys, turned + (i + 1) * keys_, 0.0f);
+    for_key_blocks(op, [&](std::size_t first, std::size_t count) {
+      float* const to = rows != nullptr ? rows + first * key_size_ : head.scratch + packed_;
+      turn_block(keys_of(op, io.k, head, op.key_dim, first, count), to, key_size_,
+                 head.scratch + k_turned_, first, [&](float* packed) {
+                   for (std::size_t j = 0; j < count; ++j)
+                     rotation_.turn(packed + j * key_size_, first + j);
+                 });
+    });
     if (io.mask == nullptr) return;
+    const auto keys = static_cast<std::size_t>(op.keys);
     float* const excluded = head.scratch + excluded_;
     const A* const mask = io.mask + head.example * keys;
     for (std::size_t j = 0; j < keys_; ++j)
@@ -258,16 +285,24 @@ class AttentionBlocks {
 
   /// Packs the block's queries, times the scale.
   void pack_queries(const Op& op, const Operands& io, const Head& head, const Queries& q) const {
-    const float scale = 1.0f / std::sqrt(static_cast<float>(op.key_dim));
     float* const to = head.scratch + q_;
-    for (std::size_t i = 0; i < q.count; ++i) {
-      float* const query = to + i * key_size_;
-      convert(row(io.q, head.example, op.queries, q.first + i, op.heads, q.head, op.key_dim), query,
-              static_cast<std::size_t>(op.key_dim), key_size_);
-      rotation_.turn(query, q.first + i);
-      for (std::size_t e = 0; e < key_size_; ++e) query[e] *= scale;
-    }
+    pack_rows(queries_of(op, io.q, head, q, op.key_dim), scale_of(op), to, key_size_);
+    for (std::size_t i = 0; i < q.count; ++i) rotation_.turn(to + i * key_size_, q.first + i);
     std::fill(to + q.count * key_size_, to + q.padded * key_size_, 0.0f);
+  }
+  static float scale_of(const Op& op) { return 1.0f / std::sqrt(static_cast<float>(op.key_dim)); }
+
+  /// Writes what each row of the block attends to, of `count` keys from `first`, and its factors of
+  /// dropout.
+  void prepare_rows(const Op& op, const Operands& io, const Head& head, const Queries& q,
+                    std::size_t first, std::size_t count, const AttentionDraws& draws,
+                    AttentionRow* rows) const {
+    for (std::size_t i = 0; i < q.count; ++i) {
+      rows[i] = row_of(op, io, head, q.first + i, first, count);
+      if (draws)
+        draws.factors(q.head * static_cast<std::size_t>(op.queries) + q.first + i, first, count,
+                      head.scratch + factors_ + i * block);
+    }
   }
 
   /// The keys that a row of the block attends to, of `count` keys from `first`.
@@ -303,109 +338,91 @@ class AttentionBlocks {
       each(at, padded(std::min(block, last - at)));
   }
 
+  /// Where the logarithms of the block's sums are.
+  static float* log_sums_of(const Op& op, const Operands& io, const Head& head, const Queries& q) {
+    return io.log_sums +
+           (head.example * static_cast<std::size_t>(op.heads) + q.head) *
+               static_cast<std::size_t>(op.queries) +
+           q.first;
+  }
+
   void forward(const Op& op, const Operands& io, const Head& head) const {
-    const auto keys = static_cast<std::size_t>(op.keys),
-               values = static_cast<std::size_t>(op.value_dim),
-               size = static_cast<std::size_t>(op.key_dim);
+    const auto keys = static_cast<std::size_t>(op.keys);
     float *const turned = head.scratch + k_turned_, *const v = head.scratch + v_,
                  *const scores = head.scratch + scores_, *const q = head.scratch + q_,
                  *const o = head.scratch + o_, *const factors = head.scratch + factors_;
     pack_keys(op, io, head, nullptr);
-    for (std::size_t j = 0; j < keys; ++j)
-      convert(row(io.v, head.example, op.keys, j, op.kv_heads, head.number, op.value_dim),
-              v + j * value_size_, values, value_size_);
+    pack_rows(keys_of(op, io.v, head, op.value_dim, 0, keys), 1.0f, v, value_size_);
     const AttentionDraws draws(op, io.step, io.key, head.example);
     for_queries(op, head, [&](const Queries& b) {
       pack_queries(op, io, head, b);
       std::fill(o, o + b.padded * value_size_, 0.0f);
+      AttentionRow rows[block];
       float maximum[block];
       double sum[block] = {};
       std::fill_n(maximum, b.count, -std::numeric_limits<float>::infinity());
       for_keys(op, b, [&](std::size_t first, std::size_t count) {
-        multiply_blocks<false>(
-            {b.padded, count, size, q, key_size_, 1, turned + first, keys_, scores, block});
-        for (std::size_t i = 0; i < b.count; ++i) {
-          float* const p = scores + i * block;
-          const float factor = exponentiate_row(row_of(op, io, head, b.first + i, first, count), p,
-                                                maximum[i], sum[i]);
-          if (factor != 1)
-            for (std::size_t e = 0; e < value_size_; ++e) o[i * value_size_ + e] *= factor;
-          if (draws) {
-            draws.factors(b.head * static_cast<std::size_t>(op.queries) + b.first + i, first, count,
-                          factors);
-            for (std::size_t j = 0; j < count; ++j) p[j] *= factors[j];
-          }
-        }
+        multiply_blocks<false>({b.padded, count, static_cast<std::size_t>(op.key_dim), q, key_size_,
+                                1, turned + first, keys_, scores, block});
+        prepare_rows(op, io, head, b, first, count, draws, rows);
+        exponentiate_rows({rows, b.count, scores, block}, maximum, sum, o, value_size_);
+        if (draws)
+          for (std::size_t i = 0; i < b.count; ++i)
+            for (std::size_t j = 0; j < count; ++j) scores[i * block + j] *= factors[i * block + j];
         // The rows of padding hold finite scores, whose products nothing reads.
         multiply_blocks<true>({b.padded, value_size_, std::min(count, keys - first), scores, block,
                                1, v + first * value_size_, value_size_, o, value_size_});
       });
+      float* const log_sums = log_sums_of(op, io, head, b);
       for (std::size_t i = 0; i < b.count; ++i) {
         const bool has_keys = !(sum[i] == 0);  // also for NaN
-        const float factor = has_keys ? static_cast<float>(1 / sum[i]) : 0.0f;
-        for (std::size_t e = 0; e < value_size_; ++e) o[i * value_size_ + e] *= factor;
-        convert(o + i * value_size_,
-                row(io.o, head.example, op.queries, b.first + i, op.heads, b.head, op.value_dim),
-                values, values);
-        io.log_sums[(head.example * static_cast<std::size_t>(op.heads) + b.head) *
-                        static_cast<std::size_t>(op.queries) +
-                    b.first + i] =
-            has_keys ? static_cast<float>(static_cast<double>(maximum[i]) + std::log(sum[i]))
-                     : std::numeric_limits<float>::infinity();
+        log_sums[i] = has_keys
+                          ? static_cast<float>(static_cast<double>(maximum[i]) + std::log(sum[i]))
+                          : std::numeric_limits<float>::infinity();
+        HeadRows<A> to = queries_of(op, io.o, head, b, op.value_dim);
+        to.at += i * to.row;
+        to.count = 1;
+        unpack_rows(o + i * value_size_, value_size_,
+                    has_keys ? static_cast<float>(1 / sum[i]) : 0.0f, to);
       }
     });
   }
 
   void backward(const Op& op, const Operands& io, const Head& head) const {
-    const auto keys = static_cast<std::size_t>(op.keys),
-               values = static_cast<std::size_t>(op.value_dim),
-               size = static_cast<std::size_t>(op.key_dim);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(op.key_dim));
+    const auto keys = static_cast<std::size_t>(op.keys);
     float *const turned = head.scratch + k_turned_, *const k = head.scratch + k_,
                  *const v_turned = head.scratch + v_turned_, *const dk = head.scratch + dk_,
                  *const dv = head.scratch + v_, *const scores = head.scratch + scores_,
                  *const d_probs = head.scratch + d_probs_, *const q = head.scratch + q_,
                  *const dq = head.scratch + dq_, *const d_o = head.scratch + o_,
-                 *const factors = head.scratch + factors_;
+                 *const packed = head.scratch + packed_, *const factors = head.scratch + factors_;
     pack_keys(op, io, head, k);
-    for (std::size_t j = 0; j < keys; ++j)
-      convert(row(io.v, head.example, op.keys, j, op.kv_heads, head.number, op.value_dim),
-              dv + j * value_size_, values, value_size_);
-    transpose(dv, keys, value_size_, v_turned, values, keys_);
+    for_key_blocks(op, [&](std::size_t first, std::size_t count) {
+      turn_block(keys_of(op, io.v, head, op.value_dim, first, count), packed, value_size_, v_turned,
+                 first, [](float*) {});
+    });
     std::fill(dk, dk + keys_ * key_size_, 0.0f);
     std::fill(dv, dv + keys_ * value_size_, 0.0f);
     const AttentionDraws draws(op, io.step, io.key, head.example);
     for_queries(op, head, [&](const Queries& b) {
       pack_queries(op, io, head, b);
       std::fill(dq, dq + b.padded * key_size_, 0.0f);
-      float product[block], log_sum[block];
-      for (std::size_t i = 0; i < b.count; ++i) {
-        float* const slope = d_o + i * value_size_;
-        convert(row(io.d_o, head.example, op.queries, b.first + i, op.heads, b.head, op.value_dim),
-                slope, values, value_size_);
-        const A* const o =
-            row(io.o, head.example, op.queries, b.first + i, op.heads, b.head, op.value_dim);
-        double total = 0;
-        for (std::size_t e = 0; e < values; ++e)
-          total += static_cast<double>(slope[e]) * static_cast<double>(static_cast<float>(o[e]));
-        product[i] = static_cast<float>(total);
-        log_sum[i] = io.log_sums[(head.example * static_cast<std::size_t>(op.heads) + b.head) *
-                                     static_cast<std::size_t>(op.queries) +
-                                 b.first + i];
-      }
+      pack_rows(queries_of(op, io.d_o, head, b, op.value_dim), 1.0f, d_o, value_size_);
+      pack_rows(queries_of(op, static_cast<const A*>(io.o), head, b, op.value_dim), 1.0f, packed,
+                value_size_);
       std::fill(d_o + b.count * value_size_, d_o + b.padded * value_size_, 0.0f);
+      AttentionRow rows[block];
+      float products[block];
+      multiply_rows(d_o, packed, b.count, value_size_, products);
+      const float* const log_sums = log_sums_of(op, io, head, b);
       for_keys(op, b, [&](std::size_t first, std::size_t count) {
-        multiply_blocks<false>(
-            {b.padded, count, size, q, key_size_, 1, turned + first, keys_, scores, block});
-        multiply_blocks<false>({b.padded, count, values, d_o, value_size_, 1, v_turned + first,
-                                keys_, d_probs, block});
-        for (std::size_t i = 0; i < b.count; ++i) {
-          if (draws)
-            draws.factors(b.head * static_cast<std::size_t>(op.queries) + b.first + i, first, count,
-                          factors);
-          differentiate_row(row_of(op, io, head, b.first + i, first, count), log_sum[i], product[i],
-                            draws ? factors : nullptr, scores + i * block, d_probs + i * block);
-        }
+        multiply_blocks<false>({b.padded, count, static_cast<std::size_t>(op.key_dim), q, key_size_,
+                                1, turned + first, keys_, scores, block});
+        multiply_blocks<false>({b.padded, count, static_cast<std::size_t>(op.value_dim), d_o,
+                                value_size_, 1, v_turned + first, keys_, d_probs, block});
+        prepare_rows(op, io, head, b, first, count, draws, rows);
+        differentiate_rows({rows, b.count, scores, block}, log_sums, products,
+                           draws ? factors : nullptr, d_probs);
         multiply_blocks<true>({count, value_size_, b.count, scores, 1, block, d_o, value_size_,
                                dv + first * value_size_, value_size_});
         multiply_blocks<true>({count, key_size_, b.count, d_probs, 1, block, q, key_size_,
@@ -413,24 +430,13 @@ class AttentionBlocks {
         multiply_blocks<true>({b.padded, key_size_, std::min(count, keys - first), d_probs, block,
                                1, k + first * key_size_, key_size_, dq, key_size_});
       });
-      for (std::size_t i = 0; i < b.count; ++i) {
-        float* const slope = dq + i * key_size_;
-        for (std::size_t e = 0; e < key_size_; ++e) slope[e] *= scale;
-        rotation_.turn_back(slope, b.first + i);
-        convert(slope,
-                row(io.dq, head.example, op.queries, b.first + i, op.heads, b.head, op.key_dim),
-                size, size);
-      }
+      for (std::size_t i = 0; i < b.count; ++i)
+        rotation_.turn_back(dq + i * key_size_, b.first + i);
+      unpack_rows(dq, key_size_, scale_of(op), queries_of(op, io.dq, head, b, op.key_dim));
     });
-    for (std::size_t j = 0; j < keys; ++j) {
-      rotation_.turn_back(dk + j * key_size_, j);
-      convert(dk + j * key_size_,
-              row(io.dk, head.example, op.keys, j, op.kv_heads, head.number, op.key_dim), size,
-              size);
-      convert(dv + j * value_size_,
-              row(io.dv, head.example, op.keys, j, op.kv_heads, head.number, op.value_dim), values,
-              values);
-    }
+    for (std::size_t j = 0; j < keys; ++j) rotation_.turn_back(dk + j * key_size_, j);
+    unpack_rows(dk, key_size_, 1.0f, keys_of(op, io.dk, head, op.key_dim, 0, keys));
+    unpack_rows(dv, value_size_, 1.0f, keys_of(op, io.dv, head, op.value_dim, 0, keys));
   }
 
   int threads_;
@@ -439,7 +445,7 @@ class AttentionBlocks {
   Rotation<float> rotation_;
   std::size_t floats_ = 0;  // of each thread's scratch memory, in which these are offsets
   std::size_t k_turned_ = 0, k_ = 0, v_turned_ = 0, v_ = 0, dk_ = 0, excluded_ = 0, scores_ = 0,
-              d_probs_ = 0, factors_ = 0, q_ = 0, dq_ = 0, o_ = 0;
+              d_probs_ = 0, factors_ = 0, packed_ = 0, q_ = 0, dq_ = 0, o_ = 0;
 };
 
 }  // namespace detail
