@@ -6,6 +6,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cpu/add.hpp"
+#include "lockstep/devices/cpu/attention/dot_product_attention.hpp"
 #include "lockstep/devices/cpu/average_pooling2d.hpp"
 #include "lockstep/devices/cpu/batch_normalization.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"

@@ -53,6 +53,7 @@
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/model/shared.hpp"
 #include "lockstep/model/statement_graph.hpp"
+#include "lockstep/model/swiglu.hpp"
 #include "lockstep/optimizers/optimizers.hpp"
 #include "lockstep/strategies/mirrored.hpp"
 #include "lockstep/strategies/one_device.hpp"

@@ -19,3 +19,4 @@
 #include "lockstep/model/sequential.hpp"
 #include "lockstep/model/shared.hpp"
 #include "lockstep/model/statement_graph.hpp"
+#include "lockstep/model/swiglu.hpp"

@@ -13,6 +13,7 @@
 #include "lockstep/devices/reference/dense.hpp"
 #include "lockstep/devices/reference/depthwise_conv2d.hpp"
 #include "lockstep/devices/reference/device.hpp"
+#include "lockstep/devices/reference/dot_product_attention.hpp"
 #include "lockstep/devices/reference/global_average_pooling2d.hpp"
 #include "lockstep/devices/reference/max_pooling2d.hpp"
 #include "lockstep/devices/reference/recurrent.hpp"

@@ -18,6 +18,10 @@ TEST_CASE("Cpu's layers have Keras' outputs and gradients", "[golden]") {
   golden::meets_layers<Cpu>();
 }
 
+TEST_CASE("Cpu's attention has Keras' outputs and gradients", "[golden]") {
+  golden::meets_attention<Cpu>();
+}
+
 TEST_CASE("Cpu's activations have Keras' outputs and gradients", "[golden]") {
   golden::meets_activations<Cpu>();
 }

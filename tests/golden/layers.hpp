@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -218,12 +219,72 @@ void meets_layers() {
   meets_layer<D, ls::RandomBrightness<ls::factor(0.25, 0.25), ls::value_range(-1, 1)>>(
       "random_brightness");
   meets_layer<D, ls::LayerNormalization<>>("layer_norm");
+  meets_layer<D, ls::RMSNormalization<>>("rms_norm");
+  meets_layer<D, ls::GroupNormalization<3>>("group_norm");
+  meets_layer<D, ls::GroupNormalization<-1, ls::center(false)>>("group_norm_instance");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm");
   meets_layer<D, ls::BatchNormalization<>>("batch_norm_dense");
   meets_layer<D, ls::BatchNormalization<ls::center(false), ls::scale(false)>>(
       "batch_norm_no_scale");
   meets_layer<D, ls::BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f)>>(
       "batch_norm_resnet");
+}
+
+/// Attention with the operands (query, value, key).
+template <class D>
+void meets_cross_attention() {
+  DYNAMIC_SECTION("attention_cross") {
+    using T = typename D::real;
+    using L = ls::MultiHeadAttention<2, 4, ls::value_dim(3), ls::causal>;
+    using K = ls::Kernel<ls::MultiHeadAttentionOp, D>;
+    const GoldenFile file("layer_attention_cross");
+    const std::size_t count = file.count("x");
+    const std::array<ls::Shape, 3> in{file.example_shape("x"), file.example_shape("x2"),
+                                      file.example_shape("x3")};
+    const auto op = L::op(in[0], in[1], in[2]);
+    const auto all = L::parameters(in[0], in[1], in[2]);
+    const Parameters parameters(all.begin(), all.end());
+    REQUIRE(op.weights() == weights(file, parameters, "param/").size());
+    auto context = D{}.open(1, 0);
+    [[maybe_unused]] const auto scope = context.scope();
+    const auto values = [&](const std::string& name) { return testing::as<T>(file.values(name)); };
+    using Array = testing::DeviceArray<D, T>;
+    Array x(context, values("x")), x2(context, values("x2")), x3(context, values("x3")),
+        dy(context, values("c")), w(context, testing::as<T>(weights(file, parameters, "param/"))),
+        y(context, count * op.out().size()), dw(context, op.weights()),
+        dx(context, count * in[0].size()), dx2(context, count * in[1].size()),
+        dx3(context, count * in[2].size());
+    auto prepared = K::prepare(op, context, count);
+    testing::DeviceArray<D, std::byte> saved(context, count * K::saved(op)),
+        once(context, K::saved_once(op)), scratch(context, prepared.scratch_bytes());
+    testing::GroupOfOne group;
+    const ls::StepContext step{ls::whole_batch(count, 0, 0), true, 1, 0, ls::CollectiveRef(group)};
+    const T* const inputs[]{x.data(), x2.data(), x3.data()};
+    T* const gradients[]{dx.data(), dx2.data(), dx3.data()};
+    ls::Io<D> io{step,     context,      7,           inputs,         y.data(),  w.data(),
+                 nullptr,  saved.data(), once.data(), scratch.data(), dy.data(), gradients,
+                 dw.data()};
+    K::forward(op, io, prepared);
+    K::backward(op, io, prepared);
+    CHECK(testing::relative_error(y.download(), file.values("y_train")) < tolerance<D>);
+    CHECK(testing::relative_error(dx.download(), file.values("dx")) < tolerance<D>);
+    CHECK(testing::relative_error(dx2.download(), file.values("dx2")) < tolerance<D>);
+    CHECK(testing::relative_error(dx3.download(), file.values("dx3")) < tolerance<D>);
+    CHECK(testing::relative_error(dw.download(), weights(file, parameters, "d/")) < tolerance<D>);
+  }
+}
+
+template <class D>
+void meets_attention() {
+  meets_cross_attention<D>();
+  meets_layer<D, ls::MultiHeadAttention<2, 4>>("attention");
+  meets_layer<D, ls::MultiHeadAttention<3, 1>>("attention_one_step");
+  meets_layer<D, ls::MultiHeadAttention<3, 4, ls::value_dim(2), ls::no_bias, ls::output_shape(5),
+                                        ls::causal>>("attention_causal");
+  meets_layer<D, ls::MultiHeadAttention<1, 4, ls::sliding_window(2)>>("attention_window");
+  meets_layer<D, ls::MultiHeadAttention<2, 1, ls::value_dim(3), ls::causal, ls::sliding_window(3)>>(
+      "attention_causal_window");
+  meets_layer<D, ls::GroupedQueryAttention<4, 2, 4, ls::causal>>("grouped_attention");
 }
 
 template <class D>

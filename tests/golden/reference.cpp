@@ -17,6 +17,11 @@ TEMPLATE_TEST_CASE("Layers have Keras' outputs and gradients", "[golden]", Refer
   golden::meets_layers<TestType>();
 }
 
+TEMPLATE_TEST_CASE("Attention has Keras' outputs and gradients", "[golden]", Reference<double>,
+                   Reference<float>) {
+  golden::meets_attention<TestType>();
+}
+
 TEMPLATE_TEST_CASE("Activations have Keras' outputs and gradients", "[golden]", Reference<double>,
                    Reference<float>) {
   golden::meets_activations<TestType>();

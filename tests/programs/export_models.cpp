@@ -93,10 +93,12 @@ struct Normalizations
     : ls::Sequential<ls::Input<5, 4, 3>, ls::Normalization, ls::BatchNormalization<>,
                      ls::LayerNormalization<>, ls::BatchNormalization<ls::center(false)>,
                      ls::BatchNormalization<ls::scale(false), ls::epsilon(0.01f)>,
-                     ls::LayerNormalization<ls::scale(false)>,
+                     ls::LayerNormalization<ls::scale(false)>, ls::RMSNormalization<>,
+                     ls::GroupNormalization<-1, ls::center(false)>, ls::GroupNormalization<1>,
                      ls::LayerNormalization<ls::center(false), ls::epsilon(0.1f)>,
                      ls::Reshape<ls::shape(20, 3)>, ls::BatchNormalization<>,
-                     ls::LayerNormalization<>, ls::Flatten, ls::BatchNormalization<>> {};
+                     ls::LayerNormalization<>, ls::Flatten, ls::GroupNormalization<3>,
+                     ls::RMSNormalization<>, ls::BatchNormalization<>> {};
 // Each operation of a function.
 constexpr auto all = [](auto x) {
   const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) + tanh(x);

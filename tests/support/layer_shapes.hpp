@@ -116,6 +116,8 @@ class LayerShapes {
     Numbers n = numbers(words, words.in.size(), words.table_size(), 3);
     for (float& x : n.x) x = static_cast<float>(between(g_, 0, 30));
     agrees(device, words, 3, n, {}, 0);
+    const lockstep::PositionEmbeddingOp steps{lockstep::shape(between(g_, 1, 7), channels()), 9};
+    agrees(device, steps, 3, steps.in.size(), steps.weights());
   }
 
   template <class D>
@@ -165,6 +167,13 @@ class LayerShapes {
     v = numbers(layer, layer.in.size(), weights, n, 0.5);
     for (std::size_t k = 0; k < v.x.size(); ++k) v.x[k] += 3 * static_cast<float>(k % c % 5);
     agrees(device, layer, n, v, {}, 0);
+    const lockstep::RMSNormalizationOp rms{.in = batch.in};
+    if (c > 1) agrees(device, rms, n, numbers(rms, rms.in.size(), c, n), {}, 0);  // else dx is 0
+
+    lockstep::GroupNormalizationOp grouped{.groups = one_of(g_, 1, 2, 5), .center = batch.center};
+    grouped.in =
+        lockstep::shape(between(g_, 3, 9), between(g_, 1, 9), grouped.groups * one_of(g_, 1, 3, 8));
+    agrees(device, grouped, n, numbers(grouped, grouped.in.size(), grouped.weights(), n), {}, 0);
 
     const lockstep::NormalizationOp fixed{batch.in};
     agrees(device, fixed, n, numbers(fixed, fixed.in.size(), 0, n), std::vector<float>(2 * c, 2.0f),

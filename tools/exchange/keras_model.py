@@ -58,9 +58,10 @@ except ImportError as missing:
 SAME = {"Add", "Average", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
         "Conv2D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
         "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GRU",
-        "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
+        "GroupNormalization", "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
         "Normalization", "Permute", "PReLU", "RandomBrightness", "RandomContrast", "RandomFlip", "RandomRotation",
         "RandomTranslation", "RandomZoom", "ReLU", "RepeatVector", "Rescaling", "Reshape", "Resizing",
+        "RMSNormalization",
         "SeparableConv2D", "SimpleRNN", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D"}
 FUNCTIONS = {"GELU": "gelu", "LogSoftmax": "log_softmax", "ReLU6": "relu6", "SiLU": "silu", "Sigmoid": "sigmoid",
              "Softplus": "softplus", "Tanh": "tanh"}

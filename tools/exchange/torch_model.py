@@ -365,6 +365,12 @@ def _module(layer):
     if kind == "LayerNormalization":
         built = nn.LayerNorm(shape[-1], config["epsilon"])
         return built, _normalized(built, config, {})
+    if kind == "RMSNormalization":
+        built = nn.RMSNorm(shape[-1], config["epsilon"])
+        return built, {"scale": Tensor(built, "weight")}
+    if kind == "GroupNormalization":
+        built = nn.GroupNorm(config["groups"], shape[-1], config["epsilon"])
+        return ChannelsFirst(built), _normalized(built, config, {})
     if kind == "Normalization":
         built = Normalization(shape[-1])
         return built, {"mean": Tensor(built, "mean"), "variance": Tensor(built, "variance")}

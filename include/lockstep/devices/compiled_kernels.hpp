@@ -52,15 +52,19 @@
   LOCKSTEP_PASSES(how, D, GaussianNoiseOp)                      \
   LOCKSTEP_PASSES(how, D, GlobalAveragePooling2DOp)             \
   LOCKSTEP_PASSES(how, D, GlobalMaxPooling2DOp)                 \
+  LOCKSTEP_PASSES(how, D, GroupNormalizationOp)                 \
+  LOCKSTEP_PASSES(how, D, GroupedQueryAttentionOp)              \
   LOCKSTEP_PASSES(how, D, LayerNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, LeakyReLUOp)                          \
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
   LOCKSTEP_PASSES(how, D, MaxPooling2DOp)                       \
   LOCKSTEP_PASSES(how, D, MaximumOp)                            \
   LOCKSTEP_PASSES(how, D, MinimumOp)                            \
+  LOCKSTEP_PASSES(how, D, MultiHeadAttentionOp)                 \
   LOCKSTEP_PASSES(how, D, MultiplyOp)                           \
   LOCKSTEP_PASSES(how, D, NormalizationOp)                      \
   LOCKSTEP_PASSES(how, D, PermuteOp)                            \
+  LOCKSTEP_PASSES(how, D, PositionEmbeddingOp)                  \
   LOCKSTEP_PASSES(how, D, PReLUOp)                              \
   LOCKSTEP_PASSES(how, D, RandomBrightnessOp)                   \
   LOCKSTEP_PASSES(how, D, RandomContrastOp)                     \
@@ -75,6 +79,7 @@
   LOCKSTEP_PASSES(how, D, RepeatVectorOp)                       \
   LOCKSTEP_PASSES(how, D, RescalingOp)                          \
   LOCKSTEP_PASSES(how, D, ResizingOp)                           \
+  LOCKSTEP_PASSES(how, D, RMSNormalizationOp)                   \
   LOCKSTEP_PASSES(how, D, RowSliceOp)                           \
   LOCKSTEP_PASSES(how, D, SeparableConv2DOp)                    \
   LOCKSTEP_PASSES(how, D, SiLUOp)                               \

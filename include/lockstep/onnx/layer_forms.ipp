@@ -114,6 +114,8 @@ class LayerForm {
     if (c == "GlobalMaxPooling1D" || c == "GlobalMaxPooling2D") return global_pooling("ReduceMax");
     if (c == "BatchNormalization") return batch_normalization();
     if (c == "LayerNormalization") return layer_normalization();
+    if (c == "RMSNormalization") return rms_normalization();
+    if (c == "GroupNormalization") return group_normalization();
     if (c == "Normalization") return normalization();
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
@@ -378,6 +380,34 @@ class LayerForm {
     return value(node("LayerNormalization", std::move(inputs),
                       {{"axis", std::int64_t{-1}}, {"epsilon", number("epsilon")}}),
                  Channels::last);
+  }
+  [[gnu::cold]] Value rms_normalization() {
+    const std::string x = in(Channels::last);
+    const std::string mean = node("ReduceMean", {node("Mul", {x, x}), list("axes", {-1})});
+    const std::string epsilon = graph_.constant(layer_.name + "/epsilon", number("epsilon"));
+    const std::string root = node("Sqrt", {node("Add", {mean, epsilon})});
+    return value(node("Mul", {node("Div", {x, root}), constant("scale", required("scale"))}),
+                 Channels::last);
+  }
+  /// Each group as a channel of an instance normalization.
+  [[gnu::cold]] Value group_normalization() {
+    const std::int64_t groups = whole("groups");
+    const auto each = [&](const char* name, float v) {
+      return graph_.constant(layer_.name + "/" + name, Numbers{groups},
+                             std::vector<float>(static_cast<std::size_t>(groups), v));
+    };
+    const Shape& to = layer_.output_shape;
+    Numbers extents{0, to.channels()};
+    extents.insert(extents.end(), to.extent.begin(), to.extent.begin() + to.rank - 1);
+    const std::string blocks =
+        node("Reshape", {in(Channels::first), list("blocks", {0, groups, -1})});
+    std::string y = node("InstanceNormalization", {blocks, each("ones", 1), each("zeros", 0)},
+                         {{"epsilon", number("epsilon")}});
+    y = node("Reshape", {y, list("shape", extents)});
+    for (const auto& [name, op] : {std::pair{"gamma", "Mul"}, std::pair{"beta", "Add"}})
+      if (Weights w = weights(name); !w.values.empty())
+        y = node(op, {y, per_channel(name, std::move(w), Channels::first)});
+    return value(y, Channels::first);
   }
   [[gnu::cold]] Value normalization() {
     const Channels layout = inputs_[0]->channels();

@@ -26,8 +26,8 @@
 #define LOCKSTEP_PASSES(how, D, ...) __VA_ARGS__,
 #define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
 namespace lockstep {
-using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) TiedDenseOp, LSTMOp<>, GRUOp<>, SimpleRNNOp<>,
-                      MaskOp, MaskingOp, MaskedAverageOp, void>;
+using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) DotProductAttentionOp, TiedDenseOp, LSTMOp<>,
+                      GRUOp<>, SimpleRNNOp<>, MaskOp, MaskingOp, MaskedAverageOp, void>;
 using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) LOCKSTEP_HOST_OPTIMIZER_KERNELS(, ) void>;
 }  // namespace lockstep
 
@@ -172,7 +172,7 @@ std::string page() {
          section(
              "Layers",
              "Flatten and Reshape are views, which the plan removes. Layers along steps use the "
-             "kernels for images.",
+             "kernels for images, the attention layers those of DotProductAttention and Dense.",
              layers) +
          section("Fused", "Several layers in one pass. Elsewhere they run one by one.", fused) +
          section("Losses", "", losses) +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/layers/position_embedding.hpp"
 #include "lockstep/reference.hpp"
 #include "support/run_kernel.hpp"
 
@@ -68,4 +69,14 @@ TEST_CASE("embeddings start between -0.05 and 0.05, as in Keras, unless an optio
         std::vector<double>(8, 1));
   CHECK(ls::Embedding<4, 2, ls::kernel_regularizer(ls::L2{0.5})>::parameters(ls::shape(3))[0]
             .penalty.l2 == 0.5);
+}
+
+TEST_CASE(
+    "learned positions are added to the steps of each example, and get the sums of its gradients") {
+  constexpr auto added = ls::PositionEmbedding<4>::op(ls::shape(3, 2));
+  const auto run = testing::run_layer<Double>(added, 2, {1, 2, 3, 4, 5, 6, -1, -2, -3, -4, -5, -6},
+                                              table, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  CHECK(run.y == std::vector<double>{1, 3, 13, 15, 25, 27, -1, -1, 7, 7, 15, 15});
+  CHECK(run.dx == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  CHECK(run.dw == std::vector<double>{8, 10, 12, 14, 16, 18, 0, 0});
 }

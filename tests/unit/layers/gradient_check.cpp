@@ -104,6 +104,9 @@ TEST_CASE("PReLU has the gradient of its output") { CHECK(gradient_error<ls::PRe
 TEST_CASE("LSTM with dropout has the gradient of its output") { CHECK(gradient_error<ls::LSTM<3, ls::dropout(0.3), ls::recurrent_dropout(0.3)>>(ls::shape(4, 3)) < tolerance); }
 TEST_CASE("GRU that resets before its product, with dropout, has the gradient of its output") { CHECK(gradient_error<ls::GRU<3, ls::reset_after(false), ls::recurrent_dropout(0.3), ls::return_sequences>>(ls::shape(4, 3)) < tolerance); }
 TEST_CASE("LayerNormalization has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<>>(ls::shape(4, 5)) < 1e-7); }
+TEST_CASE("RMSNormalization has the gradient of its output") { CHECK(gradient_error<ls::RMSNormalization<>>(image) < tolerance); }
+TEST_CASE("PositionEmbedding has the gradient of its output") { CHECK(gradient_error<ls::PositionEmbedding<6>>(ls::shape(5, 4)) < tolerance); }
+TEST_CASE("GroupNormalization has the gradient of its output") { CHECK(gradient_error<ls::GroupNormalization<-1>>(image) < tolerance); CHECK(gradient_error<ls::GroupNormalization<2, ls::scale(false)>>(ls::shape(5, 4)) < tolerance); }
 TEST_CASE("LayerNormalization without gamma has the gradient of its output") { CHECK(gradient_error<ls::LayerNormalization<ls::scale(false), ls::epsilon(0.1f)>>(image) < 1e-7); }
 TEST_CASE("BatchNormalization has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<>>(image) < 1e-7); }
 TEST_CASE("BatchNormalization of rows has the gradient of its output") { CHECK(gradient_error<ls::BatchNormalization<ls::epsilon(0.1f)>>(ls::shape(5)) < 1e-7); }

@@ -1,11 +1,13 @@
 #include "lockstep/model/parallel.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "lockstep/model/recompute.hpp"
 #include "lockstep/model/repeat.hpp"
+#include "lockstep/model/swiglu.hpp"
 #include "lockstep/training/checks/describe_layers.hpp"
 #include "unit/model/toy_device.hpp"
 
@@ -228,4 +230,15 @@ TEST_CASE("a user-defined rule merges branches") {
       : ls::Sequential<In, ls::Dense<4>, ls::Recompute<ls::Sequential<Factors, ls::Dense<4>>>,
                        ls::Dense<2>> {};
   gradients_are_right<Again>();
+}
+
+TEST_CASE("SwiGLU is the product of a linear layer and one with SiLU") {
+  struct Net : ls::Sequential<In, ls::SwiGLU<2, ls::no_bias>> {};
+  toy::Machine<Net, Oracle> machine(1);
+  machine.x = {1, 0, 0, 0, 0};
+  machine.weights = {2, -1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 5, 0, 0, 0, 0, 0, 0, 0, 0};
+  machine.engine.weights().upload(machine.weights.data());
+  const auto y = machine.forward();
+  CHECK(std::abs(y[0] - 2 / (1 + std::exp(-2.0)) * 3) < 1e-14);
+  CHECK(std::abs(y[1] + 1 / (1 + std::exp(1.0)) * 5) < 1e-14);
 }

@@ -102,6 +102,25 @@ template <class T, class V>
   for (std::size_t i = 0; i < n; ++i) sums[i] += static_cast<double>(part[i]);
 }
 
+/// In-register transpose of N vectors of N elements: swaps the off-diagonal S x S blocks of each 2 S x
+/// 2 S square, then recurses with S / 2.
+template <int S, class V, std::size_t N, std::size_t... I>
+[[gnu::always_inline, gnu::no_instrument_function]] inline void exchange_lanes(
+    V& a, V& b, std::index_sequence<I...>) {
+  const V first = __builtin_shufflevector(a, b, ((I & S) == 0 ? I : I - S + N)...);
+  b = __builtin_shufflevector(a, b, ((I & S) == 0 ? I + S : I + N)...);
+  a = first;
+}
+template <class V, std::size_t N, int S = static_cast<int>(N / 2)>
+[[gnu::always_inline, gnu::no_instrument_function]] inline void transpose_lanes(V (&row)[N]) {
+  if constexpr (S > 0) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < N; ++r)
+      if ((r & S) == 0) exchange_lanes<S, V, N>(row[r], row[r + S], std::make_index_sequence<N>{});
+    transpose_lanes<V, N, S / 2>(row);
+  }
+}
+
 /// v[i] = p[which[i]], where each which[i] is below 4. Reads a whole vector from p.
 template <class V, class T, class Which>
 [[gnu::always_inline, gnu::no_instrument_function]] inline void choose(V& v, const T* p,

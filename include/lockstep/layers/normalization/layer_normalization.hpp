@@ -5,6 +5,7 @@
 #include "lockstep/concepts/layer.hpp"
 #include "lockstep/layers/initializers.hpp"
 #include "lockstep/layers/normalization/normalization_options.hpp"
+#include "lockstep/layers/normalization/normalized_blocks.hpp"
 #include "lockstep/layers/options.hpp"
 
 namespace lockstep {
@@ -20,6 +21,7 @@ struct LayerNormalizationOp {
   constexpr std::size_t channels() const { return static_cast<std::size_t>(in.channels()); }
   /// Vectors of channels per example.
   constexpr std::size_t rows() const { return in.size() / channels(); }
+  constexpr NormalizedBlocks blocks() const { return {.channels = channels()}; }
   constexpr std::size_t weights() const {
     return (scale ? channels() : 0) + (center ? channels() : 0);
   }

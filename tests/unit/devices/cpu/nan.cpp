@@ -58,9 +58,9 @@ TEST_CASE("layers without matrix products propagate NaN on the CPU") {
             RandomRotation<factor(0.5)>>(image);
   check_all<DepthToSpace<2>, SpaceToDepth<2>>(shape(4, 4, 4));
   check_all<RepeatVector<3>>(row);
-  check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>,
-            AveragePooling1D<3, same>, GlobalMaxPooling1D, GlobalAveragePooling1D, Normalization>(
-      steps);
+  check_all<Cropping1D<>, ZeroPadding1D<>, UpSampling1D<>, LayerNormalization<>, RMSNormalization<>,
+            GroupNormalization<-1>, AveragePooling1D<3, same>, GlobalMaxPooling1D,
+            GlobalAveragePooling1D, Normalization>(steps);
 }
 
 TEST_CASE("layers with weights propagate NaN on the CPU") {
@@ -69,7 +69,8 @@ TEST_CASE("layers with weights propagate NaN on the CPU") {
             PReLU<shared_axes(1, 2)>, DepthwiseConv2D<3>,
             SeparableConv2D<4, 3, depth_multiplier(2)>, Conv2DTranspose<4, 3, strides(2)>>(image);
   check_all<Conv2D<16, 3>>(shape(6, 6, 16));  // Winograd
-  check_all<Conv1D<4, 3, same>, Conv1DTranspose<4, 3, strides(2)>>(steps);
+  check_all<Conv1D<4, 3, same>, Conv1DTranspose<4, 3, strides(2)>,
+            MultiHeadAttention<2, 4, causal>>(steps);
   const auto table = Embedding<4, 3>::op(shape(2));
   NaNInputs words = inputs_of<Embedding<4, 3>>(shape(2), 1);
   words.numbers.x = {1, 3};

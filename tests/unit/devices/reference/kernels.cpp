@@ -59,6 +59,8 @@ TEST_CASE("A kernel writes the same dw without dx") {
   CHECK(dw_without_dx<ls::Permute<3, 1, 2>>(image));
   CHECK(dw_without_dx<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(dw_without_dx<ls::LayerNormalization<>>(image));
+  CHECK(dw_without_dx<ls::GroupNormalization<-1>>(image));
+  CHECK(dw_without_dx<ls::MultiHeadAttention<2, 3>>(ls::shape(6, 3)));
   CHECK(dw_without_dx<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(dw_without_dx<ls::Conv1DTranspose<4, 3>>(ls::shape(6, 3)));
   CHECK(dw_without_dx<ls::PReLU<ls::shared_axes(1, 2)>>(image));
@@ -95,6 +97,9 @@ TEST_CASE("A replica without examples has a weight gradient of zero") {
   CHECK(zero_gradient_of_nothing<ls::Permute<3, 1, 2>>(image));
   CHECK(zero_gradient_of_nothing<ls::UpSampling2D<2, ls::bilinear>>(image));
   CHECK(zero_gradient_of_nothing<ls::LayerNormalization<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::RMSNormalization<>>(image));
+  CHECK(zero_gradient_of_nothing<ls::PositionEmbedding<9>>(ls::shape(6, 3)));
+  CHECK(zero_gradient_of_nothing<ls::GroupedQueryAttention<2, 1, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::Conv1D<4, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::Conv1DTranspose<4, 3>>(ls::shape(6, 3)));
   CHECK(zero_gradient_of_nothing<ls::PReLU<>>(image));

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
@@ -252,28 +251,10 @@ class DenseTiles {
         V row[lanes];
 #pragma GCC unroll 16
         for (int r = 0; r < lanes; ++r) load(row[r], w + (i + r) * units + u);
-        exchange<lanes / 2>(row);
+        transpose_lanes(row);
 #pragma GCC unroll 16
         for (int r = 0; r < lanes; ++r) store(to + (u + r) * block + i, row[r]);
       }
-  }
-  /// In-register transpose: swaps the off-diagonal S x S blocks of each 2 S x 2 S square, then
-  /// recurses with S / 2.
-  template <int S>
-  [[gnu::always_inline, gnu::no_instrument_function]] static inline void exchange(V (&row)[lanes]) {
-    if constexpr (S > 0) {
-#pragma GCC unroll 16
-      for (int r = 0; r < lanes; ++r)
-        if ((r & S) == 0) exchange<S>(row[r], row[r + S], std::make_index_sequence<lanes>{});
-      exchange<S / 2>(row);
-    }
-  }
-  template <int S, std::size_t... I>
-  [[gnu::always_inline, gnu::no_instrument_function]] static inline void exchange(
-      V& a, V& b, std::index_sequence<I...>) {
-    const V first = __builtin_shufflevector(a, b, ((I & S) == 0 ? I : I - S + lanes)...);
-    b = __builtin_shufflevector(a, b, ((I & S) == 0 ? I + S : I + lanes)...);
-    a = first;
   }
 
   std::ptrdiff_t count_ = 0, inputs_ = 0;

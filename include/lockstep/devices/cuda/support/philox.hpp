@@ -17,8 +17,8 @@ namespace lockstep::detail::cuda {
 struct RandomStream {
   std::uint64_t key, first;
 };
-template <class D>
-RandomStream stream_of(const Io<D>& io) {
+template <class Operands>
+RandomStream stream_of(const Operands& io) {
   return {mix(mix(io.step.seed, io.key), io.step.pass), io.step.first_ordinal};
 }
 

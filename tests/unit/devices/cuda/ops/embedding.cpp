@@ -213,3 +213,9 @@ TEST_CASE("an embedding reads its part of the row of a graph") {
   CHECK(machine.forward() == reference.forward());
   CHECK(machine.gradients() == reference.gradients());
 }
+
+TEST_CASE("learned positions agree with the reference on a GPU") {
+  const auto op = PositionEmbedding<7>::op(shape(5, 12));
+  for (const std::size_t count : {0u, 3u})
+    check_against_reference(op, count, numbers(op, op.in.size(), op.weights(), count));
+}

@@ -1,7 +1,9 @@
 /// \file
 #include "lockstep/layers/preprocessing/normalization.hpp"
 
+#include "lockstep/layers/normalization/group_normalization.hpp"
 #include "lockstep/layers/normalization/layer_normalization.hpp"
+#include "lockstep/layers/normalization/rms_normalization.hpp"
 #include "unit/devices/cuda/compare.hpp"
 #include "unit/devices/long_sums.hpp"
 
@@ -23,6 +25,26 @@ TEST_CASE("layer normalization of generated shapes agrees with the reference") {
     Numbers n = numbers(op, op.in.size(), weights, count, 2);
     for (float& v : n.x) v += 5;
     check_against_reference(op, count, n);
+  }
+}
+
+TEST_CASE("normalization by the root mean square agrees with the reference") {
+  for (const int channels : {2, 7, 1500}) {
+    const RMSNormalizationOp op{shape(3, channels)};
+    check_against_reference(op, 5, numbers(op, op.in.size(), op.weights(), 5, 2));
+  }
+}
+
+TEST_CASE("group normalization of generated shapes agrees with the reference") {
+  Philox g(22);
+  for (int i = 0; i < generated_shapes; ++i) {
+    GroupNormalizationOp op{shape(between(g, 3, 20), between(g, 1, 9), 1), between(g, 1, 5)};
+    op.in = shape(op.in[0], op.in[1], op.groups * one_of(g, 1, 3, 8, 40));
+    op.center = one_of(g, 0, 1) == 0;
+    op.scale = one_of(g, 0, 1) == 0;
+    const auto count = static_cast<std::size_t>(between(g, 0, 5));
+    INFO(to_string(op.in) << ", examples " << count << ", groups " << op.groups);
+    check_against_reference(op, count, numbers(op, op.in.size(), op.weights(), count, 2));
   }
 }
 

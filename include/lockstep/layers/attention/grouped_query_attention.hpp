@@ -1,0 +1,114 @@
+/// \file
+/// Attention whose heads share keys and values in groups.
+#pragma once
+
+#include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/attention/projected_attention.hpp"
+
+namespace lockstep {
+
+/// As MultiHeadAttentionOp, where query head h reads the keys and values of head floor(h kv_heads /
+/// heads).
+struct GroupedQueryAttentionOp {
+  static constexpr std::string_view members =
+      "in num_query_heads num_key_value_heads head_dim use_bias rules sources";
+  Shape in;  // (steps, features)
+  int heads = 1, kv_heads = 1, head_dim = 1;
+  bool bias = true;
+  AttentionRules rules{};
+  AttentionSources sources{};
+
+  constexpr Shape out() const { return in; }
+  constexpr DotProductAttentionOp attention() const {
+    return {in[0], sources.value_of(in)[0], heads, kv_heads, head_dim, head_dim, rules};
+  }
+  constexpr detail::AttentionProducts products() const {
+    return detail::attention_products(in, sources, attention(), in[1], bias);
+  }
+  constexpr std::size_t weights() const { return products().weights(); }
+  constexpr double flops() const { return products().flops() + attention().flops(); }
+  bool operator==(const GroupedQueryAttentionOp&) const = default;
+};
+
+template <class D>
+  requires HasKernel<DenseOp, D> && HasKernel<DotProductAttentionOp, D>
+struct Kernel<GroupedQueryAttentionOp, D> : detail::ProjectedAttention<GroupedQueryAttentionOp, D> {
+  using library_kernel = std::conditional_t<
+      detail::of_library<DenseOp, D> && detail::of_library<DotProductAttentionOp, D>, Kernel, void>;
+};
+
+namespace detail {
+template <int Heads, int KvHeads, int HeadDim, class... Options>
+struct CheckGroupedQueryAttention {
+  static_assert(Heads > 0 && KvHeads > 0 && HeadDim > 0,
+                "lockstep::GroupedQueryAttention: heads and head_dim must be at least 1; write "
+                "GroupedQueryAttention<8, 2, 64>");
+  static_assert(KvHeads < 1 || Heads % KvHeads == 0,
+                "lockstep::GroupedQueryAttention: the number of query heads is not a multiple of "
+                "the number of key and value heads");
+  static_assert((is_attention_option<Options> && ...),
+                "lockstep::GroupedQueryAttention: an option is not supported; it accepts dropout, "
+                "causal, sliding_window, rotary, use_bias, initializers and regularizers");
+};
+}  // namespace detail
+
+/// Keras' GroupQueryAttention (Ainslie et al., 2023), with the operands of MultiHeadAttention: `Heads` query heads of
+/// size `HeadDim`, of which Heads / KvHeads consecutive ones share a head of keys and values. The
+/// shared heads are not copied.
+///
+/// Options: ls::dropout (0), ls::causal, ls::sliding_window, ls::rotary, ls::no_bias, initializers
+/// and regularizers of all kernels and biases. Input (steps, f), output (steps, f); parameters as those
+/// of MultiHeadAttention, with `KvHeads` heads in `key` and `value`.
+/// \code
+///   GroupedQueryAttention<32, 8, 64, ls::causal, ls::rotary(), ls::no_bias>
+/// \endcode
+template <int Heads, int KvHeads, int HeadDim, auto... Options>
+struct GroupedQueryAttention {
+  static constexpr std::string_view name = "grouped_query_attention";
+
+  template <Shape In>
+  struct Requires {
+    static_assert(
+        In.rank == 2,
+        "lockstep::GroupedQueryAttention: the input is not (steps, features); put Reshape "
+        "or Embedding before it");
+  };
+  static constexpr bool accepts(Shape query) { return query.rank == 2; }
+  static constexpr bool accepts(Shape query, Shape value) {
+    return detail::accepts_sources(query, {2, value, {}});
+  }
+  static constexpr bool accepts(Shape query, Shape value, Shape key) {
+    return detail::accepts_sources(query, {3, value, key});
+  }
+  static constexpr GroupedQueryAttentionOp op(Shape in, AttentionSources sources = {}) {
+    return {in,
+            Heads,
+            KvHeads,
+            HeadDim,
+            detail::has_bias<Options...>(),
+            detail::attention_rules<Options...>(),
+            sources};
+  }
+  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value) {
+    return op(query, AttentionSources{2, value, {}});
+  }
+  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value, Shape key) {
+    return op(query, AttentionSources{3, value, key});
+  }
+  template <class... Shapes>
+  static constexpr std::array<Parameter, 8> parameters(Shapes... operands) {
+    const auto o = op(operands...);
+    return detail::attention_parameters<Options...>(o.products(), o.attention());
+  }
+
+  static_assert(
+      sizeof(detail::CheckGroupedQueryAttention<Heads, KvHeads, HeadDim,
+                                                std::remove_cvref_t<decltype(Options)>...>) > 0 &&
+      sizeof(detail::CheckAttentionRules<detail::attention_rules<Options...>(), HeadDim>) > 0);
+};
+
+static_assert(Layer<GroupedQueryAttention<4, 2, 8>> &&
+              GroupedQueryAttention<4, 2, 8, no_bias>::op(shape(5, 16)).weights() ==
+                  16 * (32 + 16 + 16 + 32));
+
+}  // namespace lockstep
