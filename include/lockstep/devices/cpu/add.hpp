@@ -9,7 +9,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cpu/device.hpp"
 #include "lockstep/devices/cpu/elements.hpp"
-#include "lockstep/devices/host/merge.hpp"
+#include "lockstep/devices/host/merging/merge.hpp"
 #include "lockstep/layers/merging/add.hpp"
 
 namespace lockstep {
