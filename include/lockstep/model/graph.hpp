@@ -145,6 +145,12 @@ struct Failure {
   std::size_t weights = 0, state = 0, op_weights = 0, op_state = 0;
 };
 
+/// A result of a layer, with a name for its node.
+constexpr RowPart named_result(RowPart part) {
+  if (part.name.empty()) part.name = "result";
+  return part;
+}
+
 /// Counts nodes, their operands, parameters and named blocks by the same walk as Graph, to size the
 /// arrays of Graph and BlockPaths.
 struct NodeCount {
@@ -205,6 +211,15 @@ struct NodeCount {
     ++nodes;
     ++operands;
     return v;
+  }
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    constexpr std::size_t parts = results_of<L, Count>;
+    nodes += static_cast<int>(parts);
+    operands += parts;
+    std::array<ValueId, parts> all{};
+    for (ValueId& v : all) v = row;
+    return all;
   }
   constexpr ValueId add_output(ValueId v, std::size_t) {
     ++outputs;
@@ -391,6 +406,18 @@ struct Graph {
     Node& n = push(op, {v}, p.name, next_ordinal(p.name));
     n.class_name = "InputLayer";
     return n.out;
+  }
+  /// For Graph: the results of layer L with `Count` operands, from the row that it has computed.
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    std::array<ValueId, results_of<L, Count>> all{};
+    if (failure.kind != Failure::none) return all;
+    const Node& n = node[static_cast<std::size_t>(row) - 1];
+    const auto named = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return L::results(value[operand[n.operands_begin + I]]...);
+    }(std::make_index_sequence<Count>{});
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = part(row, named_result(named[i]));
+    return all;
   }
   /// For Graph: output `index` of several, flattened. Those of the network are the last ones.
   constexpr ValueId add_output(ValueId v, std::size_t index) {

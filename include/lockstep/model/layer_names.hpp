@@ -119,6 +119,16 @@ struct BlockPaths {
     numbers.next(p.name);
     return v;
   }
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    std::array<ValueId, results_of<L, Count>> all{};
+    const auto parts = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return L::results((static_cast<void>(I), Shape{})...);
+    }(std::make_index_sequence<Count>{});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = part(row, {parts[i].name.empty() ? "result" : parts[i].name, {}});
+    return all;
+  }
   constexpr ValueId add_output(ValueId v, std::size_t) { return v; }
   constexpr void receives(ValueId, const Shape&) {}
   constexpr void keeps_shape(ValueId, ValueId) {}

@@ -269,3 +269,76 @@ TEST_CASE("a layer with several operands has weights, and an operand without a g
   machine.engine.state().upload(frozen.data());
   gradients_are_right(machine);
 }
+
+namespace {
+
+// --8<-- [start:squares]
+/// A layer with two results: x x, and the sum of x.
+struct SquaresOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return ls::shape(in[0] + 1); }
+  bool operator==(const SquaresOp&) const = default;
+};
+struct Squares : ls::ParameterlessLayer<SquaresOp> {
+  static constexpr std::string_view name = "squares";
+  static constexpr std::array<ls::RowPart, 2> results(ls::Shape in) {
+    return {ls::RowPart{"", in, 0}, ls::RowPart{"sum", ls::shape(1), in.size()}};
+  }
+};
+// --8<-- [end:squares]
+
+}  // namespace
+
+template <>
+struct lockstep::Kernel<SquaresOp, Oracle> : ls::KernelTraits {
+  static constexpr bool keeps_x = true;
+  static void forward(const SquaresOp& op, const ls::Io<Oracle>& io) {
+    const std::size_t size = op.in.size();
+    for (std::size_t n = 0; n < io.step.count; ++n) {
+      double& sum = io.y[n * (size + 1) + size] = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        const double x = io.x[0][n * size + i];
+        io.y[n * (size + 1) + i] = x * x;
+        sum += x;
+      }
+    }
+  }
+  static void backward(const SquaresOp& op, const ls::Io<Oracle>& io) {
+    const std::size_t size = op.in.size();
+    for (std::size_t i = 0; i < io.step.count * size && io.dx[0] != nullptr; ++i) {
+      const double* const dy = io.dy + i / size * (size + 1);
+      io.dx[0][i] = 2 * io.x[0][i] * dy[i % size] + dy[size];
+    }
+  }
+};
+
+TEST_CASE("a layer with several results names them, and results that nothing reads cost nothing") {
+  struct Net : ls::Graph<ls::In<"x", 4>, ls::Let<"r", ls::From<"x">, ls::Dense<3>, Squares>,
+                         ls::Let<"s", ls::From<"r/sum">, ls::Dense<3>>,
+                         ls::Let<"unread", ls::From<"x">, ls::Dense<3>, Squares>,
+                         ls::Out<"y", ls::From<"r", "s", "unread/sum">, ls::Concatenate>> {};
+  STATIC_REQUIRE(Net::output_shape == ls::shape(7));
+  STATIC_REQUIRE(ls::detail::PlanOf<Net, Oracle>::plan.steps == Net::graph.nodes - 1);
+  toy::Machine<Net, Oracle> machine(2);
+  gradients_are_right(machine);
+  // y = [h h | (sum of h) W + b | sum of g], where h and g are values of Dense.
+  const auto& w = machine.weights;
+  const auto dense = [&](std::size_t n, std::size_t at, std::size_t u) {
+    double sum = w[at + 12 + u];
+    for (std::size_t i = 0; i < 4; ++i) sum += machine.x[n * 4 + i] * w[at + i * 3 + u];
+    return sum;
+  };
+  std::vector<double> expected;
+  for (std::size_t n = 0; n < 2; ++n) {
+    double sum = 0, other = 0;
+    for (std::size_t u = 0; u < 3; ++u) {
+      const double h = dense(n, 0, u);
+      sum += h;
+      other += dense(n, 15 + 6, u);
+      expected.push_back(h * h);
+    }
+    for (std::size_t u = 0; u < 3; ++u) expected.push_back(sum * w[15 + u] + w[18 + u]);
+    expected.push_back(other);
+  }
+  CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
+}
