@@ -234,8 +234,8 @@ void check_reference(Member& member, lockstep::SumOrder order, std::uint64_t set
 }
 
 /// Runs `body(member)` in all members of groups of each size; nothing may be thrown.
-template <class Maker, class Body>
-void in_all_sizes(const char* what, const Body& body) {
+template <class Maker>
+void in_all_sizes(const char* what, lockstep::FunctionRef<void(MemberOf<Maker>&)> body) {
   for (std::size_t size = 1; size <= Maker::max_size; ++size) {
     Maker maker(size, no_timeout);
     INFO(what << ", " << size << " members");
@@ -414,8 +414,9 @@ void check_timeout(Operation operation, std::size_t size, const std::vector<std:
 }
 
 /// The last member calls `other`, all others `call`.
-template <class Maker, class Call, class Other>
-void check_disagreement(const char* what, const Call& call, const Other& other) {
+template <class Maker>
+void check_disagreement(const char* what, lockstep::FunctionRef<void(MemberOf<Maker>&)> call,
+                        lockstep::FunctionRef<void(MemberOf<Maker>&)> other) {
   for (const std::size_t size : {std::size_t{2}, Maker::max_size}) {
     Maker maker(size, no_timeout);
     const auto errors = run_members(maker, what, [&](auto& member, std::size_t rank) {
@@ -526,7 +527,7 @@ void check_collective() {
       check_gather<double>(member, 7, large / 4);
     });
   }
-  using Member = std::remove_cvref_t<decltype(std::declval<Maker&>().member(0))>;
+  using Member = MemberOf<Maker>;
   if constexpr (lockstep::ReduceScatters<Member, float>) {
     static_assert(lockstep::AllGathersRanges<Member, float>);
     SECTION("reduce_scatter gives each member the sums of its range, all_gather all of them") {

@@ -23,10 +23,12 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/collectives/algorithms/sum_members.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/function_ref.hpp"
 #include "support/deadline.hpp"
 
 namespace contract {
@@ -113,9 +115,16 @@ struct ReportedError {
   }
 };
 
+template <class Maker>
+using MemberOf = std::remove_reference_t<decltype(std::declval<Maker&>().member(0))>;
+
+/// The part of one member. A reference, so that each maker has one function that runs its members.
+template <class Maker>
+using Body = lockstep::FunctionRef<void(MemberOf<Maker>&, std::size_t rank)>;
+
 /// `run_members` with a forked process per member.
-template <class Maker, class Body>
-std::vector<std::exception_ptr> run_processes(Maker& maker, const Body& body,
+template <class Maker>
+std::vector<std::exception_ptr> run_processes(Maker& maker, Body<Maker> body,
                                               const std::vector<std::size_t>& absent) {
   std::vector<ReportedError, Shared<ReportedError>> reports(maker.size());
   std::vector<::pid_t> children;
@@ -148,8 +157,8 @@ std::vector<std::exception_ptr> run_processes(Maker& maker, const Body& body,
 
 /// `run_members` in each of the processes that are the members or, with a rank of at least the size,
 /// do not take part. All get the same result.
-template <class Maker, class Body>
-std::vector<std::exception_ptr> run_own_member(Maker& maker, const Body& body,
+template <class Maker>
+std::vector<std::exception_ptr> run_own_member(Maker& maker, Body<Maker> body,
                                                const std::vector<std::size_t>& absent) {
   ReportedError report;
   const std::size_t rank = maker.own_rank();
@@ -170,8 +179,8 @@ std::vector<std::exception_ptr> run_own_member(Maker& maker, const Body& body,
 /// Runs body(member, rank) in a thread per member or, with `in_processes`, a process per member, or in the processes
 /// that a maker with `own_rank` and `gather` has, except for those in `absent`. \return what each threw. A fault ends
 /// the other members' waits.
-template <class Maker, class Body>
-std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, const Body& body,
+template <class Maker>
+std::vector<std::exception_ptr> run_members(Maker& maker, const char* what, Body<Maker> body,
                                             const std::vector<std::size_t>& absent = {}) {
   const Deadline deadline(what);
   if constexpr (requires { Maker::in_processes; }) return run_processes(maker, body, absent);
@@ -330,9 +339,8 @@ bool is_sum(const Numbers<T>& x, std::uint64_t set, std::size_t members, lockste
   const T* const sums = x.data();
   const std::size_t n = x.size();
   for (std::size_t i = 0; i < n; ++i) {
-    const auto at = [&](std::size_t r) __attribute__((always_inline)) {
-      return value<T>(keys[r], i);
-    };
+    const auto at = [&](std::size_t r)
+                        __attribute__((always_inline)) { return value<T>(keys[r], i); };
     if (!same_bits(sums[i], sum_of<T>(order, 0, members, at))) return false;
   }
   return x.guards_intact();
