@@ -337,7 +337,7 @@ struct Graph {
       if constexpr (MakesMask<L>)
         mask_of[out] = add_mask(L::mask(value[v]), {v});
       else if constexpr (PassesMask<L>)
-        mask_of[out] = ReadsMask<L> ? mask_of[v] : either_mask(mask_of[v], mask_of[more]...);
+        mask_of[out] = ReadsMask<L> ? mask_of[v] : merged_mask(op, mask_of[v], mask_of[more]...);
     }
     return out;
   }
@@ -468,17 +468,31 @@ struct Graph {
   }
 
  private:
-  constexpr ValueId add_mask(const MaskOp& op, std::initializer_list<ValueId> from) {
+  template <class TheOp>
+  constexpr ValueId add_mask(const TheOp& op, std::initializer_list<ValueId> from) {
     Node& n = push(op, from, "mask", next_ordinal("mask"));
     n.class_name = "Mask";
     return n.out;
   }
-  /// The mask of values that are merged: a step is padding if it is in all of them.
+  /// The mask of values that `op` merges. If their steps follow each other, so do their masks.
+  template <class TheOp, class... More>
+  constexpr ValueId merged_mask(const TheOp& op, ValueId a, More... more) {
+    if constexpr (requires { op.place(); }) {
+      if (op.place() == 0 && is_computed(a) && (is_computed(more) && ...)) {
+        TheOp of_masks = op;
+        of_masks.in = value[a];
+        of_masks.axis = 1;
+        return add_mask(of_masks, {a, more...});
+      }
+    }
+    return either_mask(a, more...);
+  }
+  /// A step is padding if it is in all values.
   constexpr ValueId either_mask(ValueId a) { return a; }
   template <class... More>
   constexpr ValueId either_mask(ValueId a, ValueId b, More... more) {
     if (!is_computed(a) || !is_computed(b)) return ValueId::batch;
-    return either_mask(a == b ? a : add_mask({value[a], 0, true}, {a, b}), more...);
+    return either_mask(a == b ? a : add_mask(MaskOp{value[a], 0, true}, {a, b}), more...);
   }
 
   static constexpr int part_type = index_in<RowSliceOp>(Ops{});

@@ -23,9 +23,17 @@ struct MeanOfWords : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_z
                                     ls::GlobalAveragePooling1D, ls::Dense<2>> {};
 struct Unmasked : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Conv1D<4, 1>,
                                  ls::GRU<2>> {};
+struct NormalizedSeries
+    : ls::Sequential<ls::Input<5, 2>, ls::Masking<>, ls::GroupNormalization<1>, ls::GRU<2>> {};
 struct MergedMasks
     : ls::Sequential<ls::Input<5, 2>,
                      ls::Parallel<ls::Add, ls::Masking<>, ls::Sequential<ls::Tanh, ls::Masking<1>>>,
+                     ls::GRU<2>> {};
+
+struct JoinedMasks
+    : ls::Sequential<ls::Input<5, 2>,
+                     ls::Parallel<ls::ConcatenateOn<1>, ls::Masking<>,
+                                  ls::Sequential<ls::Cropping1D<2, 0>, ls::Masking<>>>,
                      ls::GRU<2>> {};
 
 /// Compares outputs and gradients of the weights with Keras'.
@@ -59,6 +67,7 @@ TEST_CASE("masks reach the layers that Keras gives them to") {
   meets_masked_net<MaskedWords>("words", 12);
   meets_masked_net<MeanOfWords>("mean_of_words", 3);
   STATIC_CHECK(last_operands<MaskedWords>() == 2);
+  STATIC_CHECK(last_operands<NormalizedSeries>() == 2);
   STATIC_CHECK(last_operands<Unmasked>() == 1);  // a convolution drops the mask
 }
 
@@ -72,4 +81,12 @@ TEST_CASE("a step of merged values is padding if it is in both") {
                                                  {0.5, 0.5, 0.5, 1}, {}, {1, 2, 3, 4});
   CHECK(masked.y == std::vector<double>{0, 0, 0.5, 1});
   CHECK(masked.dx == std::vector<double>{0, 0, 3, 4});
+}
+
+TEST_CASE("the masks of steps that follow each other do so, too") {
+  STATIC_CHECK(JoinedMasks::output_shape == ls::shape(2));
+  constexpr auto& graph = JoinedMasks::graph;
+  constexpr auto gru = graph.node[static_cast<std::size_t>(graph.nodes - 1)];
+  STATIC_CHECK(gru.operands() == 2);
+  STATIC_CHECK(graph.value[graph.operand[gru.operands_begin + 1]] == ls::shape(8));
 }
