@@ -83,6 +83,11 @@ def main():
         return (lambda *a: F.conv2d(*a, padding=1), torch.randn(BATCH, channels, side, side),
                 [torch.randn(channels, channels, 3, 3), torch.randn(channels)])
 
+    def recurrent(kind):
+        module = kind(64, 128, batch_first=True)
+        return (lambda x, *_: module(x)[0][:, -1], torch.randn(BATCH, 100, 64),
+                list(module.parameters()))
+
     layers = {
         "Conv2D": (conv, image, [kernel, bias], False),
         "Conv2D 32x32x16": same(32, 16),
@@ -110,6 +115,8 @@ def main():
         "Conv2DTranspose": (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1),
                             torch.randn(BATCH, 128, 14, 14),
                             [torch.randn(128, 64, 4, 4), torch.randn(64)]),
+        "LSTM128": recurrent(torch.nn.LSTM),
+        "GRU128": recurrent(torch.nn.GRU),
         "UpSampling2D": (lambda x: F.interpolate(x, scale_factor=2), features, []),
         "UpSampling2D-bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
                                   features, []),
