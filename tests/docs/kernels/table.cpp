@@ -27,7 +27,7 @@
 #define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
 namespace lockstep {
 using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) TiedDenseOp, LSTMOp<>, GRUOp<>, SimpleRNNOp<>,
-                      MaskOp, MaskingOp, MaskedAverageOp, void>;
+                      MaskOp, MaskingOp, MaskedAverageOp, TimeDistributedOp<DenseOp>, void>;
 using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) void>;
 }  // namespace lockstep
 
