@@ -10,6 +10,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/inner_kernel.hpp"
 #include "lockstep/layers/reshaping/flatten.hpp"
 
 namespace lockstep {
@@ -76,15 +77,18 @@ template <class D>
 struct CallForSteps {
   CallForSteps(const Io<D>& sequences, std::size_t steps)
       : step(sequences.step),
-        io{step,         sequences.device, sequences.key,   sequences.x,     sequences.y,
-           sequences.w,  sequences.state,  sequences.saved, sequences.once,  sequences.scratch,
-           sequences.dy, sequences.dx,     sequences.dw,    sequences.batch, sequences.update} {
+        x_size(sequences.x_size != nullptr ? *sequences.x_size / steps : 0),
+        io{step,           sequences.device,  sequences.key,   sequences.x,
+           sequences.y,    sequences.w,       sequences.state, sequences.saved,
+           sequences.once, sequences.scratch, sequences.dy,    sequences.dx,
+           sequences.dw,   sequences.batch,   &x_size,         sequences.update} {
     static_cast<BatchSlice&>(step) = {step.first * steps, step.count * steps,
                                       step.global_count * steps, step.pass,
                                       step.first_ordinal * steps};
   }
   CallForSteps(const CallForSteps&) = delete;
   StepContext step;
+  std::size_t x_size;
   Io<D> io;
 };
 
@@ -108,30 +112,17 @@ struct TimeDistributedTraits : KernelTraits {
 template <class O, class D>
   requires HasKernel<O, D>
 struct Kernel<TimeDistributedOp<O>, D> : detail::TimeDistributedTraits<O, D> {
-  using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
-  static void forward(const TimeDistributedOp<O>& t, const Io<D>& io) {
-    Kernel<O, D>::forward(t.op, detail::CallForSteps<D>(io, t.steps()).io);
-  }
-  static void backward(const TimeDistributedOp<O>& t, const Io<D>& io) {
-    Kernel<O, D>::backward(t.op, detail::CallForSteps<D>(io, t.steps()).io);
-  }
-};
-
-template <class O, class D>
-  requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
-struct Kernel<TimeDistributedOp<O>, D> : detail::TimeDistributedTraits<O, D> {
-  using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
-  using Prepared = typename Kernel<O, D>::Prepared;
+  using Prepared = detail::InnerKernel<O, D>;
   template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const TimeDistributedOp<O>& t, typename D::Context& context,
                           std::size_t count, Only... only) {
-    return detail::prepare_kernel<Kernel<O, D>>(t.op, context, count * t.steps(), only...);
+    return {t.op, context, count * t.steps(), only...};
   }
   static void forward(const TimeDistributedOp<O>& t, const Io<D>& io, Prepared& prepared) {
-    Kernel<O, D>::forward(t.op, detail::CallForSteps<D>(io, t.steps()).io, prepared);
+    prepared.forward(t.op, detail::CallForSteps<D>(io, t.steps()).io);
   }
   static void backward(const TimeDistributedOp<O>& t, const Io<D>& io, Prepared& prepared) {
-    Kernel<O, D>::backward(t.op, detail::CallForSteps<D>(io, t.steps()).io, prepared);
+    prepared.backward(t.op, detail::CallForSteps<D>(io, t.steps()).io);
   }
 };
 
