@@ -7,7 +7,6 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/host/kernels.hpp"
-#include "lockstep/devices/reference/add.hpp"
 #include "lockstep/devices/reference/average_pooling2d.hpp"
 #include "lockstep/devices/reference/conv2d.hpp"
 #include "lockstep/devices/reference/conv2d_transpose.hpp"

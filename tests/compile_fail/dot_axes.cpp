@@ -1,4 +1,4 @@
-// expect: lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate needs shapes that differ only in the last axis, Dot axes of equal extents, the other rules equal shapes
+// expect: lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate needs shapes that differ only on its axis, Dot axes of equal extents, the other rules equal shapes
 #include "lockstep/layers/activations/relu.hpp"
 #include "lockstep/layers/merging/dot.hpp"
 #include "lockstep/model/parallel.hpp"

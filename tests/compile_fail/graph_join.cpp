@@ -1,5 +1,5 @@
 // expect: lockstep::Graph: the shapes of two values that a statement merges do not fit;
-// Concatenate needs shapes that differ only in the last axis, Dot axes of equal extents, the other
+// Concatenate needs shapes that differ only on its axis, Dot axes of equal extents, the other
 // rules equal shapes
 #include "lockstep/layers/dense.hpp"
 #include "lockstep/layers/merging/add.hpp"

@@ -1,5 +1,5 @@
 // expect: lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate
-// needs shapes that differ only in the last axis, Dot axes of equal extents, the other rules equal
+// needs shapes that differ only on its axis, Dot axes of equal extents, the other rules equal
 // shapes
 #include "lockstep/layers/convolution/conv2d.hpp"
 #include "lockstep/model/parallel.hpp"

@@ -129,15 +129,19 @@ struct Moves
                      ls::ZeroPadding1D<2, 1>, ls::UpSampling1D<3>, ls::Conv1D<3, 2>,
                      ls::Cropping1D<>, ls::UpSampling1D<>, ls::ZeroPadding1D<>, ls::SliceAxis<2, 1>,
                      ls::Permute<2, 1>, ls::GlobalAveragePooling1D, ls::RepeatVector<4>> {};
-struct Merges : ls::Sequential<ls::Input<5, 4, 3>,
-                               ls::Parallel<ls::Multiply, ls::Identity, ls::Dense<3, ls::sigmoid>>,
-                               ls::Parallel<ls::Subtract, ls::Conv2D<3, 1>, ls::Identity>,
-                               ls::Parallel<ls::Maximum, ls::Identity, ls::Dense<3>, ls::Tanh>,
-                               ls::Parallel<ls::Minimum, ls::Dense<3>, ls::Identity>,
-                               ls::Parallel<ls::Average, ls::Dense<3>, ls::Identity>,
-                               ls::Parallel<ls::Average, ls::Conv2D<3, 1>, ls::Identity, ls::Tanh>,
-                               ls::Flatten, ls::Parallel<ls::Average, ls::Dense<4>, ls::Dense<4>>> {
-};
+struct Merges
+    : ls::Sequential<ls::Input<5, 4, 3>,
+                     ls::Parallel<ls::Multiply, ls::Identity, ls::Dense<3, ls::sigmoid>>,
+                     ls::Parallel<ls::Subtract, ls::Conv2D<3, 1>, ls::Identity>,
+                     ls::Parallel<ls::Maximum, ls::Identity, ls::Dense<3>, ls::Tanh>,
+                     ls::Parallel<ls::Minimum, ls::Dense<3>, ls::Identity>,
+                     ls::Parallel<ls::Average, ls::Dense<3>, ls::Identity>,
+                     ls::Parallel<ls::Average, ls::Conv2D<3, 1>, ls::Identity, ls::Tanh>,
+                     ls::Parallel<ls::ConcatenateOn<1>, ls::Identity, ls::Conv2D<3, 1>, ls::Tanh>,
+                     ls::Parallel<ls::ConcatenateOn<-2>, ls::Dense<3>, ls::Identity>,
+                     ls::Parallel<ls::Add, ls::Identity, ls::Tanh, ls::Dense<3>>,
+                     ls::Parallel<ls::Multiply, ls::Identity, ls::Tanh, ls::Conv2D<3, 1>>,
+                     ls::Flatten, ls::Parallel<ls::Average, ls::Dense<4>, ls::Dense<4>>> {};
 struct Dots
     : ls::Sequential<
           ls::Input<5, 4, 3>,

@@ -7,6 +7,9 @@
 #include <catch2/catch_message.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "lockstep/layers/layers.hpp"
 #include "support/kernel_numbers.hpp"
@@ -55,9 +58,130 @@ void pairwise_merges(lockstep::Shape in, const Check& check) {
   check(lockstep::MultiplyOp{in});
   check(lockstep::SubtractOp{in});
   check(lockstep::AverageOp{in});
-  check(lockstep::AverageOp{in, 3});
+  check(lockstep::AddOp{in});
   check(lockstep::MaximumOp{in});
   check(lockstep::MinimumOp{in});
+}
+
+/// The values, or the gradients, of several operands, one example after the other.
+template <class T>
+using OperandValues = std::vector<std::vector<T>>;
+
+/// Runs an op with n operands. \returns y, and the gradient of each operand.
+template <class D, class O>
+std::pair<std::vector<double>, OperandValues<double>> run_merge(const D& device, const O& op,
+                                                                std::size_t count,
+                                                                const OperandValues<double>& x,
+                                                                const std::vector<double>& dy) {
+  using T = typename D::real;
+  RunOptions<T> options;
+  options.x2 = as<T>(x[1]);
+  for (std::size_t k = 2; k < x.size(); ++k) options.more.push_back(as<T>(x[k]));
+  const auto run = run_layer<D>(op, count, as<T>(x[0]), {}, as<T>(dy), options, device);
+  OperandValues<double> dx{as<double>(run.dx), as<double>(run.dx2)};
+  for (const auto& gradient : run.more_dx) dx.push_back(as<double>(gradient));
+  return {as<double>(run.y), dx};
+}
+
+/// n values of which many are equal, and which all types can represent.
+inline std::vector<double> coarse_values(lockstep::Philox& g, std::size_t n) {
+  std::vector<double> values(n);
+  for (double& v : values) v = between(g, -1, 1) * 0.5 + 1.25;
+  return values;
+}
+
+/// Merges of 2 to 20 operands against plain loops in double, values and all gradients.
+template <class D>
+void merges_many(const D& device, double allowed) {
+  lockstep::Philox g(35);
+  const auto check = [&](const auto& op, const auto& value, const auto& gradient) {
+    const std::size_t count = 3, n = op.operands(), size = count * op.in.size();
+    OperandValues<double> x(n), dx(n, std::vector<double>(size));
+    for (auto& values : x) values = coarse_values(g, size);
+    const std::vector<double> dy = coarse_values(g, size);
+    std::vector<double> y(size), at(n);
+    for (std::size_t i = 0; i < size; ++i) {
+      for (std::size_t k = 0; k < n; ++k) at[k] = x[k][i];
+      y[i] = value(at);
+      for (std::size_t k = 0; k < n; ++k) dx[k][i] = dy[i] * gradient(at, k);
+    }
+    const auto [found, gradients] = run_merge(device, op, count, x, dy);
+    INFO(n << " operands");
+    CHECK(relative_error(found, y) <= allowed);
+    for (std::size_t k = 0; k < n; ++k) CHECK(relative_error(gradients[k], dx[k]) <= allowed);
+  };
+  const auto sum = [](const auto& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+  const auto product_but = [](const auto& x, std::size_t but) {
+    double product = 1;
+    for (std::size_t j = 0; j < x.size(); ++j) product *= j == but ? 1 : x[j];
+    return product;
+  };
+  for (const int n : {2, 3, between(g, 4, 12), between(g, 13, 20)}) {
+    const lockstep::Shape in = lockstep::shape(between(g, 1, 9), between(g, 1, 40));
+    const int further = n - 1;
+    check(lockstep::AddOp{in, further}, sum, [](const auto&, std::size_t) { return 1.0; });
+    check(
+        lockstep::AverageOp{in, further}, [&](const auto& x) { return sum(x) / n; },
+        [&](const auto&, std::size_t) { return 1.0 / n; });
+    check(
+        lockstep::MultiplyOp{in, further}, [&](const auto& x) { return product_but(x, x.size()); },
+        product_but);
+    // The first of equal ones.
+    check(
+        lockstep::MaximumOp{in, further},
+        [](const auto& x) { return *std::max_element(x.begin(), x.end()); },
+        [](const auto& x, std::size_t k) {
+          return std::max_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1.0 : 0.0;
+        });
+    check(
+        lockstep::MinimumOp{in, further},
+        [](const auto& x) { return *std::min_element(x.begin(), x.end()); },
+        [](const auto& x, std::size_t k) {
+          return std::min_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1.0 : 0.0;
+        });
+  }
+}
+
+/// Concatenations of 2 to 20 operands along random axes, by the index of each element.
+template <class D>
+void concatenates_many(const D& device) {
+  lockstep::Philox g(36);
+  for (const int n : {2, 3, between(g, 4, 12), between(g, 13, 20)})
+    for (int rank = 1; rank <= 3; ++rank) {
+      const std::size_t count = 2;
+      const int axis = between(g, 1, rank);
+      lockstep::Shape shape{};
+      shape.rank = rank;
+      for (int k = 0; k < rank; ++k) shape.extent[std::size_t(k)] = between(g, 1, 6);
+      std::vector<int> extent;
+      for (int k = 0; k < n; ++k) extent.push_back(between(g, 1, 5));
+      shape.extent[std::size_t(axis - 1)] = extent[0];
+      const lockstep::ConcatenateOp op{shape, std::accumulate(extent.begin() + 1, extent.end(), 0),
+                                       between(g, 0, 1) ? axis : axis - 1 - rank, n - 1};
+      std::size_t rows = count, inner = 1;
+      for (int k = 0; k < axis - 1; ++k) rows *= std::size_t(shape[k]);
+      for (int k = axis; k < rank; ++k) inner *= std::size_t(shape[k]);
+      OperandValues<double> x, dx;
+      std::vector<double> y(count * op.out().size());
+      const std::vector<double> dy = coarse_values(g, y.size());
+      std::size_t first = 0;
+      for (const int e : extent) {
+        const std::size_t own = std::size_t(e) * inner;
+        dx.emplace_back(rows * own);
+        x.push_back(coarse_values(g, rows * own));
+        for (std::size_t r = 0; r < rows; ++r)
+          for (std::size_t i = 0; i < own; ++i) {
+            const std::size_t at = r * (y.size() / rows) + first + i;
+            y[at] = x.back()[r * own + i];
+            dx.back()[r * own + i] = dy[at];
+          }
+        first += own;
+      }
+      INFO(n << " operands of rank " << rank << ", axis " << op.axis);
+      const auto [found, gradients] = run_merge(device, op, count, x, dy);
+      CHECK(found == y);
+      CHECK(gradients == dx);
+    }
 }
 
 /// Numbers of which some are equal in both branches.

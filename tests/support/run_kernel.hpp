@@ -93,6 +93,7 @@ struct RunOptions {
   bool is_batch = false;  ///< x is the batch itself
   std::uint64_t seed = 1, pass = 0, key = 7, first_ordinal = 0;
   std::vector<T> x2 = {};                          ///< second input
+  std::vector<std::vector<T>> more = {};           ///< inputs after that
   std::vector<T> state = {};                       ///< untrained parameters
   const lockstep::CollectiveRef* group = nullptr;  ///< null: a group of one
   /// Called with the device's Context; the returned object is destroyed before the context.
@@ -103,6 +104,7 @@ struct RunOptions {
 template <class T>
 struct LayerResult {
   std::vector<T> y, dx, dx2, dw, state;
+  std::vector<std::vector<T>> more_dx = {};
 };
 
 namespace once {
@@ -117,7 +119,7 @@ struct OpOf<lockstep::Constant<V>> {
 };
 
 /// The largest number of operands of a kernel in the tests.
-inline constexpr std::size_t most_operands = 2;
+inline constexpr std::size_t most_operands = 32;
 
 /// Memory sharing that a plan may apply.
 struct Sharing {
@@ -211,6 +213,16 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
       options.seed, 0, options.group != nullptr ? *options.group : lockstep::CollectiveRef(group)};
   const bool binary = !options.x2.empty();
   std::array<const A*, most_operands> x_of{x_memory.data(), binary ? x2_memory.data() : nullptr};
+  std::array<std::size_t, most_operands> sizes{x.size() / std::max<std::size_t>(count, 1),
+                                               options.x2.size() / std::max<std::size_t>(count, 1)};
+  std::vector<std::unique_ptr<DeviceArray<D, A>>> more, more_gradients;
+  for (const auto& values : options.more) {
+    const std::size_t k = 2 + more.size();
+    more.push_back(std::make_unique<DeviceArray<D, A>>(context, as<A>(values)));
+    x_of.at(k) = more.back()->data();
+    sizes.at(k) = values.size() / std::max<std::size_t>(count, 1);
+    more_gradients.push_back(std::make_unique<DeviceArray<D, A>>(context, values.size()));
+  }
   std::array<A*, most_operands> dx_of{};
   lockstep::Io<D> io{step,
                      context,
@@ -225,6 +237,7 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
                      nullptr,
                      dx_of.data(),
                      nullptr};
+  io.x_size = sizes.data();
   if (!std::is_same_v<A, T> && options.is_batch) io.batch = batch_memory.data();
   if (op.saved == 0) io.saved = nullptr;
   if (op.saved_once == 0) io.once = nullptr;
@@ -249,6 +262,8 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
     if (!op.keeps_x[0] && !in_place) x_memory.poison();
     if (!op.keeps_y) y.poison();
     if (!op.keeps_x[1]) x2_memory.poison();
+    for (std::size_t i = 0; i < more.size(); ++i)
+      if (!op.keeps_x[2 + i]) more[i]->poison();
     // As in the engine.
     for (std::size_t i = 0; i < most_operands; ++i)
       if (!op.keeps_x[i]) x_of[i] = nullptr;
@@ -260,12 +275,15 @@ LayerResult<typename D::real> run_once(const OpCalls<D>& op, std::size_t count,
     PoisoningUpdate<T> update{w_memory.data(), dw_memory.data(), std::vector<int>(w.size())};
     if (op.updates && sharing.dx_is_x) io.update = lockstep::UpdateRef<T>(update);
     dx_of = {options.want_dx ? dx.data() : nullptr, binary ? dx2_memory.data() : nullptr};
+    for (std::size_t i = 0; i < more.size(); ++i) dx_of[2 + i] = more_gradients[i]->data();
     io.dw = w.empty() ? nullptr : dw_memory.data();
     call(op.backward);
     if (options.want_dx) result.dx = as<T>(dx.download());
     if (io.update && update.times != std::vector<int>(w.size(), 1))
       throw std::logic_error("the kernel does not update each weight exactly once");
     result.dx2 = as<T>(dx2_memory.download());
+    for (const auto& gradient : more_gradients)
+      result.more_dx.push_back(as<T>(gradient->download()));
     result.dw = dw_memory.download();
   }
   result.state = state_memory.download();
@@ -290,7 +308,8 @@ LayerResult<typename D::real> run_all_ways(const OpCalls<D>& op, std::size_t cou
   const auto result = run_once<D>(op, count, x, w, dy, options, {}, device);
   if (op.in_place) {
     const auto again = run_once<D>(op, count, x, w, dy, options, {.y_is_x = true}, device);
-    if (!same_bits(result.y, again.y) || !same_bits(result.dx, again.dx))
+    if (!same_bits(result.y, again.y) || !same_bits(result.dx, again.dx) ||
+        again.more_dx != result.more_dx)
       throw std::logic_error("the kernel gives different results if y aliases x");
   }
   if (op.dx_in_place) {
@@ -308,7 +327,7 @@ LayerResult<typename D::real> run_all_ways(const OpCalls<D>& op, std::size_t cou
 /// early updates, it is run that way too and must give equal bits. \throws std::logic_error if it
 /// does not.
 /// \code
-///   const auto [y, dx, dx2, dw, state] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
+///   const auto [y, dx, dx2, dw, state, more_dx] = testing::run_layer<Cpu>(Dense<5>::op(shape(7)), 3, x, w,
 ///   dy);
 /// \endcode
 template <class D, class OpOrConstant>

@@ -55,7 +55,7 @@ except ImportError as missing:
     sys.exit(f"keras_model: {missing}; install keras, numpy, safetensors and one of jax, torch and tensorflow")
 
 # Layers whose options are the arguments of Keras' class of the same name.
-SAME = {"Add", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
+SAME = {"Add", "Average", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
         "Conv2D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
         "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GRU",
         "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
@@ -103,21 +103,6 @@ class AveragePooling1D(_InsideMean, keras.layers.AveragePooling1D):
 @keras.saving.register_keras_serializable(package="lockstep")
 class AveragePooling2D(_InsideMean, keras.layers.AveragePooling2D):
     pass
-
-
-@keras.saving.register_keras_serializable(package="lockstep")
-class Average(keras.layers.Layer):
-    """(x + x2) / divisor: the last step of the average of more than two branches."""
-
-    def __init__(self, divisor, **options):
-        super().__init__(**options)
-        self.divisor = divisor
-
-    def call(self, inputs):
-        return (inputs[0] + inputs[1]) / self.divisor
-
-    def get_config(self):
-        return {**super().get_config(), "divisor": self.divisor}
 
 
 @keras.saving.register_keras_serializable(package="lockstep")
@@ -296,8 +281,6 @@ def _layer(layer):
         return getattr(keras.layers, kind)(**config, name=name)
     if kind == "UpSampling1D":
         return keras.layers.UpSampling1D(config["size"][0], name=name)
-    if kind == "Average":
-        return keras.layers.Average(name=name) if config["divisor"] == 2 else Average(**config, name=name)
     if kind == "Conv1DTranspose":
         padding = _output_padding(layer)
         return keras.layers.Conv1DTranspose(**config, output_padding=padding and padding[0], name=name)

@@ -41,7 +41,7 @@ def _check_layer(layer, path, known):
     _check(name not in known, where, "the name is used twice")
     _check(isinstance(layer.get("class_name"), str), where, "'class_name' is not a string")
     inputs = layer.get("inputs")
-    _check(isinstance(inputs, list) and len(inputs) in (1, 2), where, "'inputs' is not a list of one or two names")
+    _check(isinstance(inputs, list) and inputs, where, "'inputs' is not a list of names")
     for source in inputs:
         _check(isinstance(source, str) and source in known, where,
                f"the input {source!r:.60} is not a layer that comes before")

@@ -13,6 +13,7 @@ safetensors. Augmentation is left out: RandomFlip and its like are the identity,
 """
 import argparse
 import contextlib
+import functools
 import math
 import pathlib
 import sys
@@ -429,15 +430,15 @@ def _without_parameters(layer, kind, config, shape):
     if kind in IDENTITIES:
         return nn.Identity()
     if kind in MERGES:
-        return Function(MERGES[kind], kind)
+        return Function(lambda *values: functools.reduce(MERGES[kind], values), kind)
     if kind == "Dot":
         return Dot(config["axes"], config["normalize"], layer["output_shape"])
     if kind == "Function":
         return _of_nodes(config["nodes"], config["formula"])
     if kind == "Average":
-        return Function(lambda a, b: (a + b) / config["divisor"], f"sum divided by {config['divisor']}")
+        return Function(lambda *values: functools.reduce(torch.add, values) / len(values), kind)
     if kind == "Concatenate":
-        return Function(lambda a, b: torch.cat((a, b), -1), kind)
+        return Function(lambda *values: torch.cat(values, config["axis"]), kind)
     raise ModelFileError(f"layer '{layer['name']}': {kind} has no form in PyTorch")
 
 

@@ -60,6 +60,7 @@ struct Io {
   T* dw;               ///< gradient of w; null if not needed, for a kernel with `skips_dw`
   /// The unrounded x[0], if A is not T and x[0] is the batch; null otherwise.
   const T* batch = nullptr;
+  const std::size_t* x_size = nullptr;  ///< elements of each input, per example
   /// Update within backward, or empty. Only kernels with `updates` may call it.
   UpdateRef<T> update = {};
 };

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -80,7 +81,10 @@ concept HasOp = requires(Shape in) {
 /// - `parameters(in)`: std::array of Parameter.
 /// - `op(in)`: the Op.
 ///
-/// Optional members: `using activation = L`, a layer without parameters that is applied to the
+/// Optional members: `results(in)`, std::array of RowPart, the parts of the row that the op computes, if
+/// the layer has several results; their names and number do not depend on the shape. In a Graph,
+/// `Let<"r", From<"x">, L>` names them "r/state", and a part without a name "r". `using activation =
+/// L`, a layer without parameters that is applied to the
 /// output and shares the name (void: none); `template <Shape In> struct Requires`, whose
 /// static_assert replaces the generic error for an unsupported input.
 /// \code
@@ -125,13 +129,20 @@ inline constexpr bool accepts_operands<L, std::index_sequence<I...>> = true;
 template <class L, std::size_t Count>
 concept LayerOf = HasName<L> && detail::accepts_operands<L, std::make_index_sequence<Count>>;
 
-/// A rule that merges two branches of a model: a layer with two operands and without parameters. Add
-/// and Concatenate are such rules.
-///
-/// Optional members: `most_branches`, if the rule merges fewer branches than any number; `using
-/// partial`, the rule of all nodes but the last one, if more than two branches are merged; `op(a,
-/// b, branches)`, which is called for the last node with the number of branches. Average has the
-/// last two.
+namespace detail {
+/// Number of the results of a layer that names several; 0 for others.
+template <class L, class Operands>
+inline constexpr std::size_t results_with = 0;
+template <class L, std::size_t... I>
+  requires requires(std::array<Shape, sizeof...(I)> in) { L::results(in[I]...); }
+inline constexpr std::size_t results_with<L, std::index_sequence<I...>> =
+    std::tuple_size_v<decltype(L::results((static_cast<void>(I), Shape{})...))>;
+template <class L, std::size_t Count>
+inline constexpr std::size_t results_of = results_with<L, std::make_index_sequence<Count>>;
+}  // namespace detail
+
+/// A rule that merges two branches of a model, or more: a layer with two operands. Add and Concatenate
+/// are such rules.
 /// \code
 ///   struct Product {
 ///     static constexpr std::string_view name = "product";

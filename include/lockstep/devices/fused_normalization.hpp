@@ -18,12 +18,15 @@ struct BatchNormalizationReLUOp {
   bool operator==(const BatchNormalizationReLUOp&) const = default;
 };
 
-/// y = max(normalization(x) + x2, 0).
+/// y = max(normalization(x[0]) + x[1], 0).
 struct BatchNormalizationAddReLUOp {
   BatchNormalizationOp normalization;
   AddOp add;
   ReLUOp relu;
   constexpr Shape out() const { return normalization.out(); }
+  static constexpr bool fits(const BatchNormalizationOp&, const AddOp& add, const ReLUOp&) {
+    return add.operands() == 2;
+  }
   bool operator==(const BatchNormalizationAddReLUOp&) const = default;
 };
 

@@ -28,6 +28,7 @@
 #include "lockstep/layers/merging/concatenate.hpp"
 #include "lockstep/layers/merging/dot.hpp"
 #include "lockstep/layers/merging/maximum.hpp"
+#include "lockstep/layers/merging/merge.hpp"
 #include "lockstep/layers/merging/minimum.hpp"
 #include "lockstep/layers/merging/multiply.hpp"
 #include "lockstep/layers/merging/pairwise.hpp"

@@ -66,6 +66,7 @@ template <class D>
 struct EnginePlan {
   std::span<const PlacedStep> step;
   std::span<const PlacedOperand> operand;  ///< of all steps
+  const std::size_t* operand_size;         ///< of all of them, elements per example
   std::span<const Bucket> bucket;
   std::span<const KernelEntry<D>> entry;
   const std::size_t* base;  ///< index of the first entry of each op type
@@ -228,6 +229,7 @@ constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
   constexpr auto& table = kernel_table<Plan, KernelEntry<D>>;
   return {.step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
           .operand = plan.operand,
+          .operand_size = plan.operand_size.data(),
           .bucket = {plan.bucket.data(), plan.buckets},
           .entry = {table.entry.data(), table.entry.size() - 1},
           .base = table.base.data(),
@@ -466,7 +468,7 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   for (std::size_t k = 0; k < s.operands(); ++k)
     if (operand[k].adds_dx)
       context_->add(reinterpret_cast<A*>(at(operand[k].dx_sum)), dx_[k],
-                    operand[k].size * step.count);
+                    plan_->operand_size[s.operands_begin + k] * step.count);
 }
 
 template <class D>
@@ -529,7 +531,8 @@ Io<D> PlanEngine<D>::io_of(const PlacedStep& s, std::size_t PlacedOperand::* at_
           .dy = place(s.dy),
           .dx = dx_.data(),
           .dw = s.wants_dw() ? gradients_.data() + s.w : nullptr,
-          .batch = converts && operand->is_batch ? x : nullptr};
+          .batch = converts && operand->is_batch ? x : nullptr,
+          .x_size = plan_->operand_size + s.operands_begin};
 }
 
 }  // namespace lockstep::detail

@@ -59,7 +59,7 @@ struct BranchesDoNotJoin {
   static_assert(
       always_false<FirstOutput>,
       "lockstep::Parallel: the output shapes of two branches cannot be merged; Concatenate "
-      "needs shapes that differ only in the last axis, Dot axes of equal extents, the other "
+      "needs shapes that differ only on its axis, Dot axes of equal extents, the other "
       "rules equal shapes");
 };
 template <class Before, class After>
@@ -89,7 +89,7 @@ struct OperandsDoNotJoin {
   static_assert(
       always_false<FirstOperand>,
       "lockstep::Graph: the shapes of two values that a statement merges do not fit; Concatenate "
-      "needs shapes that differ only in the last axis, Dot axes of equal extents, the other rules "
+      "needs shapes that differ only on its axis, Dot axes of equal extents, the other rules "
       "equal shapes");
 };
 template <class Layer>

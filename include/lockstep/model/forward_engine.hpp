@@ -56,6 +56,7 @@ template <class D>
 struct ForwardPlan {
   std::span<const PlacedStep> step;
   std::span<const PlacedOperand> operand;  ///< of all steps
+  const std::size_t* operand_size;         ///< of all of them, elements per example
   std::span<const ForwardEntry<D>> entry;
   const std::size_t* base;  ///< index of the first entry of each op type
   std::size_t weights, state, once, arena;
@@ -76,6 +77,7 @@ struct ForwardConstants {
   static constexpr ForwardPlan<D> value = {
       .step = {plan.step.begin(), static_cast<std::size_t>(plan.steps)},
       .operand = plan.operand,
+      .operand_size = plan.operand_size.data(),
       .entry = {table.entry.data(), table.entry.size() - 1},
       .base = table.base.data(),
       .weights = Net::graph.weights,
@@ -189,7 +191,8 @@ class ForwardEngine {
         .dy = nullptr,
         .dx = dx_.data(),
         .dw = nullptr,
-        .batch = !std::is_same_v<A, T> && operand->is_batch ? x : nullptr};
+        .batch = !std::is_same_v<A, T> && operand->is_batch ? x : nullptr,
+        .x_size = plan_->operand_size + s.operands_begin};
   }
 
   template <class E>

@@ -143,6 +143,12 @@ struct Failure {
   std::size_t weights = 0, state = 0, op_weights = 0, op_state = 0;
 };
 
+/// A result of a layer, with a name for its node.
+constexpr RowPart named_result(RowPart part) {
+  if (part.name.empty()) part.name = "result";
+  return part;
+}
+
 /// Counts nodes, their operands, parameters and named blocks by the same walk as Graph, to size the
 /// arrays of Graph and BlockPaths.
 struct NodeCount {
@@ -172,13 +178,6 @@ struct NodeCount {
     if constexpr (requires { L::parameters(any(v), any(more)...); })
       parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
     return v;
-  }
-  template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId, Failure::Kind, int = 2) {
-    ++nodes;
-    operands += 2;
-    if (masks > 0) add_mask(2);
-    return a;
   }
   constexpr void add_mask(std::size_t reads) {
     ++masks;
@@ -210,6 +209,15 @@ struct NodeCount {
     ++nodes;
     ++operands;
     return v;
+  }
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    constexpr std::size_t parts = results_of<L, Count>;
+    nodes += static_cast<int>(parts);
+    operands += parts;
+    std::array<ValueId, parts> all{};
+    for (ValueId& v : all) v = row;
+    return all;
   }
   constexpr ValueId add_output(ValueId v, std::size_t) {
     ++outputs;
@@ -301,7 +309,12 @@ struct Graph {
     if (failure.kind != Failure::none) return v;
     if (!L::accepts(value[v], value[more]...)) {
       failure = {fault, position, value[v]};
-      if constexpr (sizeof...(more) > 0) failure.second = value[std::array{more...}[0]];
+      if constexpr (sizeof...(more) > 0) {
+        failure.second = value[std::array{more...}[0]];
+        if constexpr (LayerOf<L, 2>)  // the first one that does not fit to v
+          for (const ValueId other : {more...})
+            if (L::accepts(value[v], failure.second)) failure.second = value[other];
+      }
       return v;
     }
     auto op = L::op(value[v], value[more]...);
@@ -324,28 +337,6 @@ struct Graph {
       else if constexpr (PassesMask<L>)
         mask_of[out] = ReadsMask<L> ? mask_of[v] : either_mask(mask_of[v], mask_of[more]...);
     }
-    return out;
-  }
-
-  /// Merges two values, for Residual and Parallel; records `fault` if their shapes do not fit.
-  template <class Rule>
-  constexpr ValueId join(ValueId a, ValueId b, Failure::Kind fault, int branches = 2) {
-    if (failure.kind != Failure::none) return a;
-    const Shape x = value[a], y = value[b];
-    if (!Rule::accepts(x, y)) {
-      failure = {fault, position, x, y};
-      return a;
-    }
-    const auto op = [&] {
-      if constexpr (requires { Rule::op(x, y, branches); })
-        return Rule::op(x, y, branches);
-      else
-        return Rule::op(x, y);
-    }();
-    Node& n = push(op, {a, b}, Rule::name, next_ordinal(Rule::name));
-    n.class_name = class_name<Rule>();
-    const ValueId out = n.out;
-    if constexpr (Masks > 0 && PassesMask<Rule>) mask_of[out] = either_mask(mask_of[a], mask_of[b]);
     return out;
   }
 
@@ -414,6 +405,18 @@ struct Graph {
     Node& n = push(op, {v}, p.name, next_ordinal(p.name));
     n.class_name = "InputLayer";
     return n.out;
+  }
+  /// For Graph: the results of layer L with `Count` operands, from the row that it has computed.
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    std::array<ValueId, results_of<L, Count>> all{};
+    if (failure.kind != Failure::none) return all;
+    const Node& n = node[static_cast<std::size_t>(row) - 1];
+    const auto named = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return L::results(value[operand[n.operands_begin + I]]...);
+    }(std::make_index_sequence<Count>{});
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = part(row, named_result(named[i]));
+    return all;
   }
   /// For Graph: output `index` of several, flattened. Those of the network are the last ones.
   constexpr ValueId add_output(ValueId v, std::size_t index) {

@@ -91,11 +91,6 @@ struct BlockPaths {
     numbers.next(L::name);
     return v;
   }
-  template <class Rule, class Fault>
-  constexpr ValueId join(ValueId a, ValueId, Fault, int = 2) {
-    numbers.next(Rule::name);
-    return a;
-  }
   template <class L, class F>
   constexpr auto within(const F& append) {
     const Range outer = std::exchange(current, path_in_current(L::name));
@@ -123,6 +118,16 @@ struct BlockPaths {
   constexpr ValueId part(ValueId v, const RowPart& p) {
     numbers.next(p.name);
     return v;
+  }
+  template <class L, std::size_t Count>
+  constexpr auto results(ValueId row) {
+    std::array<ValueId, results_of<L, Count>> all{};
+    const auto parts = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return L::results((static_cast<void>(I), Shape{})...);
+    }(std::make_index_sequence<Count>{});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = part(row, {parts[i].name.empty() ? "result" : parts[i].name, {}});
+    return all;
   }
   constexpr ValueId add_output(ValueId v, std::size_t) { return v; }
   constexpr void receives(ValueId, const Shape&) {}

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 namespace detail {
-template <bool IsRule, int Branches, int MostBranches>
+template <bool IsRule, std::size_t Branches, bool Merges>
 struct CheckParallel {
   static_assert(IsRule,
                 "lockstep::Parallel: the first argument is not a rule that merges branches; "
@@ -21,7 +21,7 @@ struct CheckParallel {
   static_assert(!IsRule || Branches >= 2,
                 "lockstep::Parallel: there must be at least two branches; write "
                 "Parallel<ls::Concatenate, Branch, Branch>");
-  static_assert(!IsRule || Branches <= MostBranches,
+  static_assert(!IsRule || Branches < 2 || Merges,
                 "lockstep::Parallel: there are more branches than the rule merges; Subtract merges "
                 "two, write Parallel<ls::Subtract, A, Parallel<ls::Add, B, C>>");
 };
@@ -33,20 +33,17 @@ struct CheckParallel {
 ///   struct Inception : ls::Sequential<ls::Parallel<ls::Concatenate, ls::Conv2D<64, 1, ls::relu>,
 ///   Wide<96, 128, 3>, Wide<16, 32, 5>, Pooled<32>>> {};
 /// \endcode
-/// Concatenate requires branches that differ only in the last axis, Dot two branches with equal
-/// extents on its axes, the other rules (Add, Average, Maximum, Minimum, Multiply, Subtract)
-/// branches of equal shape. n branches become n - 1 binary nodes, "add" or "concatenate" for
-/// example, as a balanced tree over neighbours.
+/// Concatenate requires branches that differ only on its axis, Dot two branches with equal extents on
+/// its axes, the other rules (Add, Average, Maximum, Minimum, Multiply, Subtract) branches of equal
+/// shape. Subtract and Dot merge two branches, the others any number, in one node, from left to right.
 template <class Rule, class... Branches>
 struct Parallel {
   using is_composite = void;
-  using children = typename detail::Concat<List<Branches...>,
-                                           detail::LeafOfJoin<Rule, sizeof...(Branches)>>::type;
+  using children = List<Branches..., Rule>;
   using ops = detail::Union<typename detail::OpsOf<Branches>::type...,
                             typename detail::OpsOfJoin<Rule, sizeof...(Branches)>::type>;
   static constexpr bool layers_ok = [] {
-    bool all = JoinRule<Rule> && sizeof...(Branches) >= 2 &&
-               sizeof...(Branches) <= detail::most_branches<Rule>;
+    bool all = sizeof...(Branches) >= 2 && LayerOf<Rule, sizeof...(Branches)>;
     for (const bool ok : std::initializer_list<bool>{true, detail::layer_ok<Branches>()...})
       all = all && ok;
     return all;
@@ -57,8 +54,8 @@ struct Parallel {
     return detail::join_all<Rule>(walk, out, detail::Failure::branches_do_not_join);
   }
 
-  static_assert(sizeof(detail::CheckParallel<JoinRule<Rule>, sizeof...(Branches),
-                                             detail::most_branches<Rule>>) > 0);
+  static_assert(sizeof(detail::CheckParallel<detail::is_join<Rule>, sizeof...(Branches),
+                                             LayerOf<Rule, sizeof...(Branches)>>) > 0);
   static_assert(
       std::initializer_list<std::size_t>{1, sizeof(detail::CheckLayer<Branches>)...}.size() > 0);
 };

@@ -27,7 +27,8 @@ namespace lockstep::detail {
 template <class Ops, std::size_t Size, std::size_t Operands>
 struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   Table<StepId, PlacedStep, Size> step{};
-  std::array<PlacedOperand, Operands> operand{};  ///< of all steps
+  std::array<PlacedOperand, Operands> operand{};     ///< of all steps
+  std::array<std::size_t, Operands> operand_size{};  ///< elements per example
   OpPool<Size, Ops> pool{};
   int steps = 0;
   bool updates_state = false;  ///< whether a step changes its state in training
@@ -70,7 +71,7 @@ constexpr PlanTable<Ops, Size, Operands> copy_steps(
     static_cast<PlanStep&>(s) = fused.step[i];
     s.op = keep_op(p.pool, fused.pool, s, Ops{});
     for (std::size_t k = s.operands_begin; k < s.operands_end; ++k)
-      p.operand[k].size = elements[fused.operand[k]];
+      p.operand_size[k] = elements[fused.operand[k]];
   }
   return p;
 }

@@ -71,9 +71,10 @@ struct GraphError {
   static_assert(
       Kind != GraphFault::no_rule,
       "lockstep::Graph: 'Statement' reads several values without a rule that merges them; write it after From: Let<name, From<names...>, ls::Concatenate, layers...>");
-  static_assert(Kind != GraphFault::too_many_operands,
-                "lockstep::Graph: 'Statement' reads more values than its rule merges; Subtract and "
-                "Dot merge two");
+  static_assert(
+      Kind != GraphFault::too_many_operands,
+      "lockstep::Graph: 'Statement' reads another number of values than its layer accepts; "
+      "Subtract and Dot merge two");
 };
 template <GraphFault Fault, class... Statements>
 struct GraphErrorOf : GraphError<Fault.kind, At<Fault.statement, Statements..., void>> {};

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/core/fixed_string.hpp"
 #include "lockstep/core/rng.hpp"
@@ -128,6 +129,20 @@ constexpr auto append_block(Walk& walk, const std::array<ValueId, Count>& inputs
     return Block::append_all(walk, inputs);
 }
 
+/// The last of a statement's layers, and how many values it reads.
+template <class First, std::size_t Count, class... Rest>
+struct LastLayer {
+  using type = At<sizeof...(Rest) - 1, Rest...>;
+  static constexpr std::size_t count = 1;
+};
+template <class First, std::size_t Count>
+struct LastLayer<First, Count> {
+  using type = First;
+  static constexpr std::size_t count = Count;
+};
+template <class First, std::size_t Count, class... Rest>
+LastLayer<First, Count, Rest...> last_layer(List<Rest...>);
+
 /// Number of outputs of a Graph as a block.
 template <class Block>
 inline constexpr std::size_t output_count_of = 1;
@@ -135,7 +150,8 @@ template <class Block>
   requires requires { Block::output_count; }
 inline constexpr std::size_t output_count_of<Block> = Block::output_count;
 
-/// Let and Out. A Let of a Graph with several outputs and nothing after it names all of them.
+/// Let and Out. A Let of a Graph with several outputs and nothing after it names all of them, and one
+/// that ends with a layer with several results does.
 template <bool IsOutput, FixedString Name, class Operands, class... Layers>
 struct Statement {
   using from = std::conditional_t<is_from<Operands>, Operands, FromNothing>;
@@ -143,36 +159,47 @@ struct Statement {
   using body = StatementBody<(count > 1), Layers...>;
   using first = typename body::first;
   static constexpr bool is_block = TakesValues<first, count>;
-  static constexpr std::size_t values =
-      !IsOutput && is_block && body::rest::size == 0 ? output_count_of<first> : 1;
+  using last = decltype(last_layer<first, count>(typename body::rest{}));
+  static constexpr std::size_t results =
+      IsOutput || is_block ? 0 : results_of<typename last::type, last::count>;
+  static constexpr std::size_t values = !IsOutput && is_block && body::rest::size == 0
+                                            ? output_count_of<first>
+                                        : results > 0 ? results
+                                                      : 1;
   static constexpr bool is_layer = !is_block && LayerOf<first, count> && count > 1;
   using layers =
       typename Concat<std::conditional_t<is_block, List<first>, List<>>, typename body::rest>::type;
   using leaves = typename Concat<std::conditional_t<is_layer, List<first>, List<>>, layers>::type;
-  using ops =
-      typename Concat<typename OpsOfJoin<first, count>::type, decltype(ops_of(layers{}))>::type;
+  using ops = typename Concat<typename OpsOfJoin<first, count>::type, decltype(ops_of(layers{})),
+                              std::conditional_t<(results > 0), List<RowSliceOp>, List<>>>::type;
   static constexpr std::string_view name = Name.view();
+  /// The name of one of several values within the statement's; empty: the statement's own.
+  static constexpr std::string_view name_of(std::size_t i) {
+    if constexpr (results > 0)
+      return [i]<std::size_t... I>(std::index_sequence<I...>) {
+        return last::type::results((static_cast<void>(I), Shape{})...)[i].name;
+      }(std::make_index_sequence<last::count>{});
+    else if constexpr (values > 1)
+      return first::output_names[i];
+    else
+      return {};
+  }
   static constexpr std::array<std::uint64_t, values> hashes = [] {
     std::array<std::uint64_t, values> result{hash_name(name)};
-    if constexpr (values > 1)
-      for (std::size_t i = 0; i < values; ++i)
-        result[i] = hash_name(first::output_names[i], hash_name("/", hash_name(name)));
+    for (std::size_t i = 0; i < values; ++i)
+      if (const std::string_view own = name_of(i); !own.empty())
+        result[i] = hash_name(own, hash_name("/", hash_name(name)));
     return result;
   }();
   static constexpr bool is_input = false, is_output = IsOutput, is_sound = is_from<Operands>;
   static constexpr bool layers_ok = layers_are_ok(layers{});
-  static constexpr bool is_merged = count == 1 || is_layer || JoinRule<first> || is_block;
-  static constexpr bool fits_rule = [] {
-    if constexpr (!is_layer && JoinRule<first>)
-      return count <= static_cast<std::size_t>(most_branches<first>);
-    else
-      return true;
-  }();
+  static constexpr bool is_merged = count == 1 || is_join<first> || is_block;
+  static constexpr bool fits_rule = count == 1 || is_layer || is_block;
 
   template <class Walk>
   static constexpr std::array<ValueId, values> append(Walk& walk,
                                                       const std::array<ValueId, count>& operands) {
-    if constexpr (values > 1) {
+    if constexpr (values > 1 && results == 0) {
       return append_block<first>(walk, operands);
     } else {
       ValueId v = operands[0];
@@ -180,7 +207,11 @@ struct Statement {
         v = first::join_outputs(walk, append_block<first>(walk, operands));
       else if constexpr (count > 1)
         v = join_all<first>(walk, operands, Failure::operands_do_not_join);
-      return {append_layers(walk, v, typename body::rest{})};
+      v = append_layers(walk, v, typename body::rest{});
+      if constexpr (results > 0)
+        return walk.template results<typename last::type, last::count>(v);
+      else
+        return {v};
     }
   }
 

@@ -139,7 +139,8 @@ class LayerForm {
     if (c == "Resizing") return resizing();
     if (c == "Dot") return dot();
     if (c == "Function") return function("nodes", *inputs_[0]);
-    if (const std::string_view op = merging_op(c); !op.empty()) return merge(op);
+    if (const std::string_view op = merging_op(c, inputs_.size() == 2); !op.empty())
+      return merge(op);
     throw UsageError(
         "export_onnx: layer '{}' is a {}, which has no form in ONNX; export a model of the "
         "library's layers",
@@ -625,13 +626,13 @@ class LayerForm {
     return value(resize(cut, false, part.height, part.width, to), Channels::first);
   }
 
-  /// ONNX' op that merges two values; empty if the class is not a merging layer.
-  [[gnu::cold]] static std::string_view merging_op(std::string_view class_name) {
+  /// ONNX' op that merges two values, or any number; empty if the class is not a merging layer.
+  [[gnu::cold]] static std::string_view merging_op(std::string_view class_name, bool of_two) {
     using Pair = std::pair<std::string_view, std::string_view>;
     for (const auto& [name, op] :
-         {Pair{"Add", "Add"}, Pair{"Average", "Add"}, Pair{"Concatenate", "Concat"},
-          Pair{"Maximum", "Max"}, Pair{"Minimum", "Min"}, Pair{"Multiply", "Mul"},
-          Pair{"Subtract", "Sub"}})
+         {Pair{"Add", of_two ? "Add" : "Sum"}, Pair{"Average", "Mean"},
+          Pair{"Concatenate", "Concat"}, Pair{"Maximum", "Max"}, Pair{"Minimum", "Min"},
+          Pair{"Multiply", "Mul"}, Pair{"Subtract", "Sub"}})
       if (class_name == name) return op;
     return {};
   }
@@ -640,13 +641,19 @@ class LayerForm {
     const bool first = std::any_of(inputs_.begin(), inputs_.end(),
                                    [](const Value& v) { return v->channels() == Channels::first; });
     const Channels layout = first && in_shape().rank > 1 ? Channels::first : Channels::last;
-    std::vector<std::string> both{in(layout), in(layout, 1)};
-    if (op == "Concat")
-      return value(node(op, std::move(both), {{"axis", channel_axis(layout)}}), layout);
-    const std::string y = node(op, std::move(both));
-    if (layer_.class_name != "Average") return value(y, layout);
-    const std::string divisor = graph_.constant(layer_.name + "/divisor", number("divisor"));
-    return value(node("Div", {y, divisor}), layout);
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) all.push_back(in(layout, i));
+    if (op == "Concat") return value(node(op, std::move(all), {{"axis", axis_in(layout)}}), layout);
+    if (op != "Mul") return value(node(op, std::move(all)), layout);
+    std::string product = all[0];
+    for (std::size_t i = 1; i < all.size(); ++i) product = node(op, {product, all[i]});
+    return value(product, layout);
+  }
+  /// The axis of a Concatenate where the channels are first or last.
+  [[gnu::cold]] std::int64_t axis_in(Channels layout) const {
+    const std::int64_t rank = in_shape().rank, given = whole("axis"),
+                       axis = given < 0 ? rank + 1 + given : given;
+    return layout == Channels::last ? axis : axis == rank ? 1 : axis + 1;
   }
 
   /// An input of Dot as (vectors, length), or as (length, vectors) if `is_second`.

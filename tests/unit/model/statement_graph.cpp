@@ -141,7 +141,7 @@ TEST_CASE("the gradient of the row has that of each input in its place") {
 TEST_CASE("layers of a graph are named as in Keras, inputs by their names") {
   CHECK(
       ls::detail::describe_layers<Small>() ==
-      "image (target_shape (4, 3, 2), offset 0) to (4, 3, 2); numbers of input (target_shape (5), offset 24) to (5); conv2d of image (filters 3, kernel_size (2, 2), strides (1, 1), dilation_rate (1, 1), padding valid, use_bias yes) to (3, 2, 3), kernel (2, 2, 2, 3), bias (3); conv2d's Tanh to (3, 2, 3); flatten (target_shape (18)) to (18); dense of numbers (inputs 5, units 4, use_bias yes, leading ()) to (4), kernel (5, 4), bias (4); dense's Sigmoid to (4); concatenate of flatten and dense (other 4) to (22); concatenate_1 of concatenate and numbers (other 5) to (27); dense_1 (inputs 27, units 6, use_bias yes, leading ()) to (6), kernel (27, 6), bias (6); reshape (target_shape (2, 3)) to (2, 3); concatenate_2 of concatenate_1 and dense (other 4) to (31); dense_2 (inputs 31, units 1, use_bias yes, leading ()) to (1), kernel (31, 1), bias (1); flatten_1 of reshape (target_shape (6)) to (6); concatenate_3 of flatten_1 and dense_2 (other 1) to (7)");
+      "image (target_shape (4, 3, 2), offset 0) to (4, 3, 2); numbers of input (target_shape (5), offset 24) to (5); conv2d of image (filters 3, kernel_size (2, 2), strides (1, 1), dilation_rate (1, 1), padding valid, use_bias yes) to (3, 2, 3), kernel (2, 2, 2, 3), bias (3); conv2d's Tanh to (3, 2, 3); flatten (target_shape (18)) to (18); dense of numbers (inputs 5, units 4, use_bias yes, leading ()) to (4), kernel (5, 4), bias (4); dense's Sigmoid to (4); concatenate of flatten, dense and numbers (other 9, axis -1, further 2) to (27); dense_1 (inputs 27, units 6, use_bias yes, leading ()) to (6), kernel (27, 6), bias (6); reshape (target_shape (2, 3)) to (2, 3); concatenate_1 of concatenate and dense (other 4, axis -1) to (31); dense_2 (inputs 31, units 1, use_bias yes, leading ()) to (1), kernel (31, 1), bias (1); flatten_1 of reshape (target_shape (6)) to (6); concatenate_2 of flatten_1 and dense_2 (other 1, axis -1) to (7)");
 }
 
 TEST_CASE("a graph with one input and output is the same network as Sequential and Parallel") {
@@ -268,4 +268,77 @@ TEST_CASE("a layer with several operands has weights, and an operand without a g
   for (std::size_t i = 0; i < frozen.size(); ++i) frozen[i] = std::sin(static_cast<double>(i));
   machine.engine.state().upload(frozen.data());
   gradients_are_right(machine);
+}
+
+namespace {
+
+// --8<-- [start:squares]
+/// A layer with two results: x x, and the sum of x.
+struct SquaresOp {
+  ls::Shape in;
+  constexpr ls::Shape out() const { return ls::shape(in[0] + 1); }
+  bool operator==(const SquaresOp&) const = default;
+};
+struct Squares : ls::ParameterlessLayer<SquaresOp> {
+  static constexpr std::string_view name = "squares";
+  static constexpr std::array<ls::RowPart, 2> results(ls::Shape in) {
+    return {ls::RowPart{"", in, 0}, ls::RowPart{"sum", ls::shape(1), in.size()}};
+  }
+};
+// --8<-- [end:squares]
+
+}  // namespace
+
+template <>
+struct lockstep::Kernel<SquaresOp, Oracle> : ls::KernelTraits {
+  static constexpr bool keeps_x = true;
+  static void forward(const SquaresOp& op, const ls::Io<Oracle>& io) {
+    const std::size_t size = op.in.size();
+    for (std::size_t n = 0; n < io.step.count; ++n) {
+      double& sum = io.y[n * (size + 1) + size] = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        const double x = io.x[0][n * size + i];
+        io.y[n * (size + 1) + i] = x * x;
+        sum += x;
+      }
+    }
+  }
+  static void backward(const SquaresOp& op, const ls::Io<Oracle>& io) {
+    const std::size_t size = op.in.size();
+    for (std::size_t i = 0; i < io.step.count * size && io.dx[0] != nullptr; ++i) {
+      const double* const dy = io.dy + i / size * (size + 1);
+      io.dx[0][i] = 2 * io.x[0][i] * dy[i % size] + dy[size];
+    }
+  }
+};
+
+TEST_CASE("a layer with several results names them, and results that nothing reads cost nothing") {
+  struct Net : ls::Graph<ls::In<"x", 4>, ls::Let<"r", ls::From<"x">, ls::Dense<3>, Squares>,
+                         ls::Let<"s", ls::From<"r/sum">, ls::Dense<3>>,
+                         ls::Let<"unread", ls::From<"x">, ls::Dense<3>, Squares>,
+                         ls::Out<"y", ls::From<"r", "s", "unread/sum">, ls::Concatenate>> {};
+  STATIC_REQUIRE(Net::output_shape == ls::shape(7));
+  STATIC_REQUIRE(ls::detail::PlanOf<Net, Oracle>::plan.steps == Net::graph.nodes - 1);
+  toy::Machine<Net, Oracle> machine(2);
+  gradients_are_right(machine);
+  // y = [h h | (sum of h) W + b | sum of g], where h and g are values of Dense.
+  const auto& w = machine.weights;
+  const auto dense = [&](std::size_t n, std::size_t at, std::size_t u) {
+    double sum = w[at + 12 + u];
+    for (std::size_t i = 0; i < 4; ++i) sum += machine.x[n * 4 + i] * w[at + i * 3 + u];
+    return sum;
+  };
+  std::vector<double> expected;
+  for (std::size_t n = 0; n < 2; ++n) {
+    double sum = 0, other = 0;
+    for (std::size_t u = 0; u < 3; ++u) {
+      const double h = dense(n, 0, u);
+      sum += h;
+      other += dense(n, 15 + 6, u);
+      expected.push_back(h * h);
+    }
+    for (std::size_t u = 0; u < 3; ++u) expected.push_back(sum * w[15 + u] + w[18 + u]);
+    expected.push_back(other);
+  }
+  CHECK(testing::relative_error(machine.forward(), expected) < 1e-14);
 }

@@ -16,31 +16,29 @@ template <HostDevice D>
 struct Kernel<ConcatenateOp, D> : KernelTraits {
   using library_kernel = Kernel;
   static void forward(const ConcatenateOp& op, const Io<D>& io) {
-    for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
-      auto* const y = io.y + row * (first + second);
-      std::copy_n(io.x[0] + row * first, first, y);
-      std::copy_n(io.x[1] + row * second, second, y + first);
+    for_parts(op, io, [&](std::size_t k, std::size_t in_x, std::size_t in_y, std::size_t size) {
+      std::copy_n(io.x[k] + in_x, size, io.y + in_y);
     });
   }
   static void backward(const ConcatenateOp& op, const Io<D>& io) {
-    for_rows(op, io, [&](std::size_t row, std::size_t first, std::size_t second) {
-      const auto* const dy = io.dy + row * (first + second);
-      if (io.dx[0] != nullptr) std::copy_n(dy, first, io.dx[0] + row * first);
-      if (io.dx[1] != nullptr) std::copy_n(dy + first, second, io.dx[1] + row * second);
+    for_parts(op, io, [&](std::size_t k, std::size_t in_x, std::size_t in_y, std::size_t size) {
+      if (io.dx[k] != nullptr) std::copy_n(io.dy + in_y, size, io.dx[k] + in_x);
     });
   }
 
  private:
-  /// Calls copy(row, channels of x, channels of x2) for each row of the last axis.
+  /// Calls copy(operand, first element in x, in y, elements) for each part of each row of y.
   template <class Copy>
-  static void for_rows(const ConcatenateOp& op, const Io<D>& io, const Copy& copy) {
-    const auto first = static_cast<std::size_t>(op.in.channels()),
-               second = static_cast<std::size_t>(op.other);
-    detail::for_ranges(io.device, io.step.count * op.in.size() / first,
-                       16384 / (first + second) + 1, [&](Slice rows) {
-                         for (std::size_t row = rows.first; row < rows.first + rows.count; ++row)
-                           copy(row, first, second);
-                       });
+  static void for_parts(const ConcatenateOp& op, const Io<D>& io, const Copy& copy) {
+    const std::size_t rows = op.rows(), size = op.out().size() / rows;
+    detail::for_ranges(io.device, io.step.count * rows, 16384 / size + 1, [&](Slice part) {
+      for (std::size_t row = part.first; row < part.first + part.count; ++row)
+        for (std::size_t k = 0, at = row * size; k < op.operands(); ++k) {
+          const std::size_t own = io.x_size[k] / rows;
+          copy(k, row * own, at, own);
+          at += own;
+        }
+    });
   }
 };
 

@@ -99,7 +99,6 @@ struct CheckDot {
 template <auto Axes, auto... Options>
 struct Dot {
   static constexpr std::string_view name = "dot";
-  static constexpr int most_branches = 2;
   static constexpr bool accepts(Shape a, Shape b) {
     const DotAxes at = op(a, b).axes;
     return at.first >= 1 && at.first <= a.rank && at.second >= 1 && at.second <= b.rank &&

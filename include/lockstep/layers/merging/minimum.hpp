@@ -1,28 +1,42 @@
 /// \file
-/// The smaller of two values: merges the branches of Parallel.
+/// The smallest of values: merges the branches of Parallel.
 #pragma once
 
-#include "lockstep/layers/merging/pairwise.hpp"
+#include <cstddef>
+#include <string_view>
+
+#include "lockstep/layers/merging/merge.hpp"
 
 namespace lockstep {
 
-/// y = x if x <= x2, otherwise x2; NaN if one of them is NaN. The gradient goes to the operand
-/// whose value y is, for equal ones to x.
+/// y = the smallest of x[0], x[1], ..., element by element; NaN if one of them is NaN. The gradient goes
+/// to the operand whose value y is, of several equal ones to the first.
 struct MinimumOp {
+  static constexpr std::string_view members = "in ?.further";
   static constexpr bool reads_inputs = true;
   Shape in;
+  int further = 1;  // operands after the first
   constexpr Shape out() const { return in; }
+  constexpr std::size_t operands() const { return static_cast<std::size_t>(further) + 1; }
   template <class T>
-  constexpr T value(T a, T b) const {
-    return is_first(a, b) ? a : b;
+  constexpr T fold(T smallest, T x) const {
+    return is_first(smallest, x) ? smallest : x;
   }
   template <class T>
-  constexpr T dx(T dy, T a, T b) const {
-    return is_first(a, b) ? dy : T(0);
+  constexpr T finish(T smallest) const {
+    return smallest;
   }
-  template <class T>
-  constexpr T dx2(T dy, T a, T b) const {
-    return is_first(a, b) ? T(0) : dy;
+  template <class T, class X>
+  constexpr T dx(T dy, const X& x, std::size_t k) const {
+    std::size_t chosen = 0;
+    T smallest = x(0);
+    for (std::size_t j = 1; j < operands(); ++j) {
+      const T v = x(j);
+      if (is_first(smallest, v)) continue;
+      smallest = v;
+      chosen = j;
+    }
+    return chosen == k ? dy : T(0);
   }
   bool operator==(const MinimumOp&) const = default;
 
@@ -33,16 +47,17 @@ struct MinimumOp {
   }
 };
 
-/// Keras' Minimum as a rule that merges branches. Input equal shapes, output the same shape. Of
-/// equal values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch divide it.
+/// Keras' Minimum as a rule that merges two branches or more. Input equal shapes, output the same
+/// shape. Of equal values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch
+/// divide it.
 /// \code
 ///   Parallel<ls::Minimum, A, B>
 /// \endcode
-struct Minimum : PairwiseRule<MinimumOp> {
+struct Minimum : MergeRule<MinimumOp> {
   static constexpr std::string_view name = "minimum";
   static constexpr bool supports_masking = true;
 };
 
-static_assert(JoinRule<Minimum> && Pairwise<MinimumOp>);
+static_assert(LayerOf<Minimum, 3> && Merge<MinimumOp>);
 
 }  // namespace lockstep

@@ -34,7 +34,6 @@ struct SubtractOp {
 struct Subtract : PairwiseRule<SubtractOp> {
   static constexpr std::string_view name = "subtract";
   static constexpr bool supports_masking = true;
-  static constexpr int most_branches = 2;
 };
 
 static_assert(JoinRule<Subtract> && Pairwise<SubtractOp>);

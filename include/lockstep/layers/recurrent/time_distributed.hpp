@@ -76,15 +76,18 @@ template <class D>
 struct CallForSteps {
   CallForSteps(const Io<D>& sequences, std::size_t steps)
       : step(sequences.step),
-        io{step,         sequences.device, sequences.key,   sequences.x,     sequences.y,
-           sequences.w,  sequences.state,  sequences.saved, sequences.once,  sequences.scratch,
-           sequences.dy, sequences.dx,     sequences.dw,    sequences.batch, sequences.update} {
+        x_size(sequences.x_size == nullptr ? 0 : *sequences.x_size / steps),
+        io{step,           sequences.device,  sequences.key,   sequences.x,
+           sequences.y,    sequences.w,       sequences.state, sequences.saved,
+           sequences.once, sequences.scratch, sequences.dy,    sequences.dx,
+           sequences.dw,   sequences.batch,   &x_size,         sequences.update} {
     static_cast<BatchSlice&>(step) = {step.first * steps, step.count * steps,
                                       step.global_count * steps, step.pass,
                                       step.first_ordinal * steps};
   }
   CallForSteps(const CallForSteps&) = delete;
   StepContext step;
+  std::size_t x_size;  // of a step
   Io<D> io;
 };
 

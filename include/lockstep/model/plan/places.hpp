@@ -18,7 +18,6 @@ struct PlacedOperand {
   std::size_t dx = 0;                     ///< where the kernel writes the gradient
   std::size_t dx_sum = 0;  ///< where it is accumulated; differs from dx if the value has another
                            ///< reader
-  std::size_t size = 0;    ///< elements per example
   bool is_batch = false;
   bool keeps = false;     ///< backward reads it
   bool wants_dx = false;  ///< whether a weight that trains precedes it

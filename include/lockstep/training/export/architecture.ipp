@@ -157,8 +157,7 @@ class OptionList {
 
 /// Whether a layer works along the last axis, which is an argument in Keras.
 constexpr bool has_axis(std::string_view class_name) {
-  for (const std::string_view one :
-       {"BatchNormalization", "LayerNormalization", "Normalization", "Concatenate"})
+  for (const std::string_view one : {"BatchNormalization", "LayerNormalization", "Normalization"})
     if (class_name == one) return true;
   return false;
 }

@@ -193,7 +193,7 @@ struct WorkSize {
       // Gradients in and out. A second gradient of a value is added to the first by a separate
       // call, which reads both and writes the sum: 3 transfers in addition to the first write.
       const int times = !backward ? 1 : (o.keeps ? 1 : 0) + (!o.wants_dx ? 0 : o.adds_dx ? 4 : 1);
-      values += times * static_cast<double>(o.size);
+      values += times * static_cast<double>(plan.operand_size[k]);
     }
     if (backward) {
       values += s.keeps_y ? y : 0;

@@ -8,3 +8,7 @@
 TEST_CASE("concatenations of generated shapes agree with the reference") {
   testing::concatenates_branches<testing::Tested>();
 }
+
+TEST_CASE("concatenations of any number of values along any axis move each element on the CPU") {
+  testing::concatenates_many(lockstep::CpuBFloat16{.threads = 2});
+}

@@ -49,7 +49,6 @@ TEST_CASE("Average is the sum divided by the number of branches") {
   CHECK(run.y == Values{2.75, -0.75, 0, 3.5});
   CHECK(run.dx == Values{0.5, 5, 50, 500});
   CHECK(run.dx2 == run.dx);
-  CHECK(merge(ls::AverageOp{in, 4}, x, x2, dy).y == Values{1.375, -0.375, 0, 1.75});
 }
 
 TEST_CASE("Maximum and Minimum pass the gradient to the larger and the smaller value") {

@@ -1,5 +1,5 @@
 /// \file
-/// Element-by-element merges on a GPU. Invariant: one element per thread. CudaText<Op> defines
+/// Element-by-element merges of two values on a GPU. Invariant: one element per thread. CudaText<Op> defines
 /// `float value(float a, float b)`, and `float dx(float dy, float a, float b)` and `dx2`, in which
 /// a and b are 0 unless the op declares `reads_inputs`.
 #pragma once
@@ -11,10 +11,6 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/cuda/device.hpp"
 #include "lockstep/devices/cuda/support/scalar_text.hpp"
-#include "lockstep/layers/merging/average.hpp"
-#include "lockstep/layers/merging/maximum.hpp"
-#include "lockstep/layers/merging/minimum.hpp"
-#include "lockstep/layers/merging/multiply.hpp"
 #include "lockstep/layers/merging/pairwise.hpp"
 #include "lockstep/layers/merging/subtract.hpp"
 
@@ -38,30 +34,8 @@ KERNEL(backward)(const A* __restrict__ x, const A* __restrict__ x2, const A* dy,
 }
 )cuda";
 
-/// Of MaximumOp and MinimumOp, after the text of is_first.
-inline constexpr char choice_text[] = R"cuda(
-__device__ inline float value(float a, float b) { return is_first(a, b) ? a : b; }
-__device__ inline float dx(float dy, float a, float b) { return is_first(a, b) ? dy : 0.0f; }
-__device__ inline float dx2(float dy, float a, float b) { return is_first(a, b) ? 0.0f : dy; }
-)cuda";
-inline constexpr char first_of_maximum[] = R"cuda(
-__device__ inline bool is_first(float a, float b) { return a >= b || a != a; }
-)cuda";
-inline constexpr char first_of_minimum[] = R"cuda(
-__device__ inline bool is_first(float a, float b) { return a <= b || a != a; }
-)cuda";
-
 }  // namespace detail::cuda
 
-template <>
-struct CudaText<MultiplyOp> {
-  static constexpr char functions[] = R"cuda(
-__device__ inline float value(float a, float b) { return a * b; }
-__device__ inline float dx(float dy, float, float b) { return dy * b; }
-__device__ inline float dx2(float dy, float a, float) { return dy * a; }
-)cuda";
-  static std::array<CudaDefine, 0> defines(const MultiplyOp&) { return {}; }
-};
 template <>
 struct CudaText<SubtractOp> {
   static constexpr char functions[] = R"cuda(
@@ -71,31 +45,8 @@ __device__ inline float dx2(float dy, float, float) { return -dy; }
 )cuda";
   static std::array<CudaDefine, 0> defines(const SubtractOp&) { return {}; }
 };
-template <>
-struct CudaText<AverageOp> {
-  static constexpr char functions[] = R"cuda(
-__device__ inline float value(float a, float b) { return (a + b) / DIVISOR; }
-__device__ inline float dx(float dy, float, float) { return dy / DIVISOR; }
-__device__ inline float dx2(float dy, float, float) { return dy / DIVISOR; }
-)cuda";
-  static std::array<CudaDefine, 1> defines(const AverageOp& op) {
-    return {{{"DIVISOR", static_cast<float>(op.divisor)}}};
-  }
-};
-template <>
-struct CudaText<MaximumOp> {
-  static constexpr detail::cuda::JoinedText functions{detail::cuda::first_of_maximum,
-                                                      detail::cuda::choice_text};
-  static std::array<CudaDefine, 0> defines(const MaximumOp&) { return {}; }
-};
-template <>
-struct CudaText<MinimumOp> {
-  static constexpr detail::cuda::JoinedText functions{detail::cuda::first_of_minimum,
-                                                      detail::cuda::choice_text};
-  static std::array<CudaDefine, 0> defines(const MinimumOp&) { return {}; }
-};
 
-/// y may be x unless backward reads it; the kernels read an element before they write it.
+/// y may be x[0] unless backward reads it; the kernels read an element before they write it.
 template <Pairwise Op, class Precision>
   requires HasCudaText<Op>
 struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
@@ -125,8 +76,6 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   }
 };
 
-static_assert(HasKernel<MultiplyOp, Cuda> && HasKernel<SubtractOp, Cuda> &&
-              HasKernel<AverageOp, Cuda> && HasKernel<MaximumOp, Cuda> &&
-              HasKernel<MinimumOp, Cuda>);
+static_assert(HasKernel<SubtractOp, Cuda>);
 
 }  // namespace lockstep

@@ -1,0 +1,51 @@
+/// \file
+/// Ops that merge any number of values of equal shapes, element by element. Invariant: such an op
+/// defines its scalar functions, so host devices need no separate kernel for it.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include "lockstep/concepts/layer.hpp"
+
+namespace lockstep {
+
+/// An op y[i] = finish(fold(..fold(x[0][i], x[1][i]).., x[n - 1][i])), from left to right, over n =
+/// operands() values. dx(dy, x, k) is the gradient of operand k, where x(j) is the element of operand
+/// j. Unless `reads_inputs`, the gradients do not depend on x, which then must not be called, and x[0]
+/// can be overwritten by y.
+/// \code
+///   struct SumOp {
+///     static constexpr std::string_view members = "in ?.further";
+///     static constexpr bool reads_inputs = false;
+///     Shape in;
+///     int further = 1;  // operands after the first
+///     constexpr Shape out() const { return in; }
+///     constexpr std::size_t operands() const { return static_cast<std::size_t>(further) + 1; }
+///     template <class T> T fold(T sum, T x) const { return sum + x; }
+///     template <class T> T finish(T sum) const { return sum; }
+///     template <class T, class X> T dx(T dy, const X&, std::size_t) const { return dy; }
+///     bool operator==(const SumOp&) const = default;
+///   };
+/// \endcode
+template <class O>
+concept Merge = Op<O> && requires(const O& op, double v, double (*x)(std::size_t)) {
+  { O::reads_inputs } -> std::convertible_to<bool>;
+  { op.operands() } -> std::same_as<std::size_t>;
+  { op.fold(v, v) } -> std::same_as<double>;
+  { op.finish(v) } -> std::same_as<double>;
+  { op.dx(v, x, std::size_t{0}) } -> std::same_as<double>;
+};
+
+/// Base of rules that merge two branches or more of equal shapes by an op of this shape.
+template <class TheOp>
+struct MergeRule {
+  static constexpr bool accepts(Shape first, Shape second, std::same_as<Shape> auto... more) {
+    return first == second && ((first == more) && ...);
+  }
+  static constexpr TheOp op(Shape first, Shape, std::same_as<Shape> auto... more) {
+    return {first, static_cast<int>(sizeof...(more)) + 1};
+  }
+};
+
+}  // namespace lockstep
