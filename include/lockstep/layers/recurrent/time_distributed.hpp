@@ -77,7 +77,7 @@ template <class D>
 struct CallForSteps {
   CallForSteps(const Io<D>& sequences, std::size_t steps)
       : step(sequences.step),
-        x_size(sequences.x_size != nullptr ? *sequences.x_size / steps : 0),
+        x_size(sequences.x_size == nullptr ? 0 : *sequences.x_size / steps),
         io{step,           sequences.device,  sequences.key,   sequences.x,
            sequences.y,    sequences.w,       sequences.state, sequences.saved,
            sequences.once, sequences.scratch, sequences.dy,    sequences.dx,
@@ -88,7 +88,7 @@ struct CallForSteps {
   }
   CallForSteps(const CallForSteps&) = delete;
   StepContext step;
-  std::size_t x_size;
+  std::size_t x_size;  // of a step
   Io<D> io;
 };
 
