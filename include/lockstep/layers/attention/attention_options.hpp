@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "lockstep/layers/options.hpp"
-#include "lockstep/layers/regularization/inner_dropout.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include "lockstep/layers/activation_option.hpp"
 #include "lockstep/layers/affine.hpp"
 #include "lockstep/layers/named_rules.hpp"
-#include "lockstep/layers/regularization/inner_dropout.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 
 namespace lockstep {
 
@@ -37,8 +37,7 @@ inline constexpr ZeroOutputForMask zero_output_for_mask{};
 struct RecurrentDropout {
   Rate rate{0.0f};
 };
-/// Fraction of the state's units that training sets to zero, as `dropout` does with the input's
-/// features. Each gate then has masks of its own, for the input too, as in Keras.
+/// `dropout` for the state. Each gate then has masks of its own, for the input too, as in Keras.
 constexpr RecurrentDropout recurrent_dropout(Rate share) { return {share}; }
 
 /// Option created by `recurrent_activation`.
@@ -153,7 +152,7 @@ template <class O>
 inline constexpr bool is_recurrent_option =
     is_affine_option<O> || is_rule_for<O, RecurrentInitializer> ||
     is_rule_for<O, RecurrentRegularizer> ||
-    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, InnerDropout, RecurrentDropout>;
+    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, DropoutWithin, RecurrentDropout>;
 template <class O>
 inline constexpr bool is_recurrent_activation = false;
 template <class L>
@@ -182,7 +181,7 @@ template <auto... Options>
 using RecurrentActivationOpOf = OpOfLayer<
     typename RecurrentActivationAmong<Sigmoid, std::remove_cvref_t<decltype(Options)>...>::type>;
 
-template <int Units, InnerDropout Dropped, RecurrentDropout StateDropped, class... Options>
+template <int Units, DropoutWithin Dropped, RecurrentDropout StateDropped, class... Options>
 struct CheckRecurrent {
   static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Units > 0, "lockstep::Recurrent: units must be at least 1; write LSTM<units>");
@@ -225,7 +224,7 @@ struct RecurrentLayerOf {
   static constexpr bool supports_masking = option<ReturnSequences, Options...>({false}).on;
 
  protected:
-  static constexpr InnerDropout dropped = option<InnerDropout, Options...>({});
+  static constexpr DropoutWithin dropped = option<DropoutWithin, Options...>({});
   static constexpr RecurrentDropout state_dropped = option<RecurrentDropout, Options...>({});
   static constexpr RecurrentLayer layer(Shape in) {
     return {in,
