@@ -47,6 +47,7 @@ struct CheckPositionEmbedding {
 template <int Positions, auto... Options>
 struct PositionEmbedding {
   static constexpr std::string_view name = "position_embedding";
+  static constexpr bool supports_masking = true;
 
   template <Shape In>
   struct Requires {
