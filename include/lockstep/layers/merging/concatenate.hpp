@@ -49,6 +49,9 @@ struct Concatenate {
 
   static constexpr std::string_view name = "concatenate";
   static constexpr bool supports_masking = true;
+  static constexpr bool joins_steps(Shape first) {
+    return ConcatenateOp{first, 0, axis}.place() == 0;
+  }
   static constexpr bool accepts(Shape first, Shape second, std::same_as<Shape> auto... more) {
     return fits(first, second) && (fits(first, more) && ...);
   }
