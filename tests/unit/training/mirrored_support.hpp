@@ -183,7 +183,7 @@ struct Kernel<replicas::TrapOp, Reference<T>> : KernelTraits {
   }
   static void backward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
     replicas::Trap::spring(io.step, replicas::Trap::When::backward);
-    if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+    if (io.dx[0] != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
   }
 };
 

@@ -54,6 +54,7 @@ struct CheckGroupNormalization {
 template <int Groups = 32, auto... Options>
 struct GroupNormalization {
   static constexpr std::string_view name = "group_normalization";
+  static constexpr bool supports_masking = true;
 
   template <Shape In>
   struct Requires {
