@@ -31,7 +31,8 @@ namespace lockstep {
 ///     pytorch   u m + (1 - u) g      (1 - u) g + u m       max(|X|, 1e-7)    shape   AdamW
 ///     jordan    u m + (1 - u) g      (1 - u) g + u m       |X| + 1e-7        shape   matrices
 ///
-/// A convolution's kernel is a matrix (h w in, out). Jordan's own code scales its step by h and w.
+/// A convolution's kernel is a matrix (h w in, out), and the kernel of a query, key or value one (in,
+/// heads size), where Keras and PyTorch leave kernels of more than two axes to AdamW. Jordan's own code scales its step by h and w.
 enum class MuonVariant : std::uint8_t { keras, pytorch, jordan };
 
 /// The factor of a step: that of the variant; rms_rate sqrt(max(r, c)); sqrt(max(1, c / r)); or 1. The
@@ -130,8 +131,13 @@ struct Muon {
   }
   ParameterRule rule_of(std::string_view parameter, const Shape& shape) const {
     const bool is_matrix = updates(parameter, shape);
-    return {{shape.size(), is_matrix ? 0 : shape.size()},
-            is_matrix ? weight_decay : adam_weight_decay};
+    ParameterRule rule{{shape.size(), is_matrix ? 0 : shape.size()},
+                       is_matrix ? weight_decay : adam_weight_decay};
+    // The outputs of the projections of an attention layer are its last two axes.
+    for (const std::string_view ending : {"query/kernel", "key/kernel", "value/kernel"})
+      if (is_matrix && shape.rank == 3 && parameter.ends_with(ending))
+        rule.shape = lockstep::shape(shape[0], shape[1] * shape[2]);
+    return rule;
   }
   // A template, so that only programs that use it compile it.
   /// The hyperparameters except the rate and the decay of matrices, which the processes of a job

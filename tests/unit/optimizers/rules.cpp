@@ -191,6 +191,11 @@ TEST_CASE("Muon updates matrices, and AdamW the other parameters") {
   CHECK(second_slot(muon, "conv2d/kernel", convolution) == 216);
   CHECK(second_slot(all, "conv2d/kernel", convolution) == 0);
   CHECK(second_slot(all, "conv2d/depthwise_kernel", convolution) == 216);
+  const ls::Shape heads = ls::shape(4, 2, 3);
+  CHECK(second_slot(muon, "multi_head_attention/query/kernel", heads) == 24);
+  CHECK(second_slot(all, "multi_head_attention/query/kernel", heads) == 0);
+  CHECK(all.rule_of("multi_head_attention/query/kernel", heads).shape == matrix);
+  CHECK(all.rule_of("conv1d/kernel", heads).shape.rank == 0);
   CHECK(slots_of(muon) == Names{"momentum", "velocity"});
   CHECK(muon.op(1, 1).step_size(4, 25) == 0.2 * 5);
   CHECK(all.op(1, 1).step_size(4, 36) == 3);

@@ -86,7 +86,7 @@ struct UpdateSegment {
   double decay = 1;       ///< multiplier of weight decay
   double rate = 1;        ///< multiplier of the learning rate
   bool is_held = false;   ///< not updated, by the program's setting
-  Shape shape = {};       ///< of the parameter, if the segment is a single one
+  Shape shape = {};       ///< of the parameter, if the segment is a single one; see ParameterRule
   std::size_t block = 0;  ///< then the first segment of its block, or of a layer outside of blocks
   /// Elements of each slot, at most all; see ParameterRule.
   std::array<std::size_t, max_slots> slot{all, all, all, all};
@@ -106,7 +106,7 @@ LOCKSTEP_COLD_DECL std::size_t update_segments(std::span<const NamedParameter> p
                                                const LayerSettings& settings,
                                                std::span<const Node> nodes, UpdateSegment* result);
 
-/// Sets slots and decay of the segments of single parameters by `rule_of`, the optimizer's.
+/// Sets slots, decay and shapes of the segments of single parameters by `rule_of`, the optimizer's.
 LOCKSTEP_COLD_DECL void set_rules(
     std::span<const NamedParameter> parameters,
     FunctionRef<ParameterRule(std::string_view name, const Shape& shape)> rule_of,

@@ -313,3 +313,16 @@ TEST_CASE("neighbours with equal penalty and decay are updated in one call") {
   CHECK(segments(false, {}) == 2);
   CHECK((two[0].is_held && two[0].end == 15 && !two[1].is_held));
 }
+
+TEST_CASE("an update sees the shape that the optimizer's rule gives to a parameter") {
+  using Deep = ls::Sequential<ls::Input<4>, ls::Dense<3>>;
+  ls::detail::UpdateSegment two[2];
+  const auto all = std::span<const ls::detail::NamedParameter>(Deep::graph.parameter).first(2);
+  ls::detail::update_segments(all, true, {}, {}, Deep::graph.node, two);
+  const auto rule_of = [](std::string_view, const ls::Shape& shape) -> ls::ParameterRule {
+    return {{shape.size()}, 0.5, shape.rank == 2 ? ls::shape(2, 6) : ls::Shape{}};
+  };
+  ls::detail::set_rules(all, rule_of, two);
+  CHECK(two[0].shape == ls::shape(2, 6));
+  CHECK(two[1].shape == ls::shape(3));
+}
