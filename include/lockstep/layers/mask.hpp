@@ -70,6 +70,11 @@ concept ReadsMask = requires {
 /// A layer whose output has the mask of its input.
 template <class L>
 concept PassesMask = requires { requires L::supports_masking; };
+/// A layer with several operands that may put their steps one after the other, and so their masks.
+template <class L>
+concept JoinsSteps = requires {
+  { L::joins_steps(Shape{}) } -> std::same_as<bool>;
+};
 
 }  // namespace detail
 }  // namespace lockstep

@@ -188,6 +188,11 @@ class PlanEngine {
   }
   [[gnu::cold]] void grow_arena(std::size_t count);
   [[gnu::cold]] void allocate_unread();
+  /// The last step of a block may be a mask, which has no backward.
+  bool any_runs_backward(StepId first, StepId last) const {
+    while (first < last && !step_of(first).runs_backward()) ++first;
+    return step_of(first).runs_backward();
+  }
   void recompute_forward(StepId first, StepId last, const T* x, const StepContext& step);
   void run_backward(StepId i, const T* x, const StepContext& step, UpdateRef<T> update);
   /// The arguments of a kernel call. `place`: of the operands and of the result, in the first run of
@@ -387,7 +392,7 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
   std::size_t next = 0;
   for (StepId i = before(StepId{static_cast<int>(now_.step.size())}); exists(i); --i) {
     const PlacedStep& s = step_of(i);
-    if (exists(s.segment_begin) && s.runs_backward())
+    if (exists(s.segment_begin) && any_runs_backward(s.segment_begin, i))
       recompute_forward(s.segment_begin, i, x, step);
     if (s.runs_backward()) run_backward(i, x, s.infers() ? inference : step, update);
     while (next < now_.bucket.size() && now_.bucket[next].after == i) ready(now_.bucket[next++]);

@@ -7,9 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/concepts/layer.hpp"
@@ -17,6 +19,7 @@
 #include "lockstep/core/row_part.hpp"
 #include "lockstep/core/type_list.hpp"
 #include "lockstep/layers/mask.hpp"
+#include "lockstep/layers/merging/concatenate.hpp"
 #include "lockstep/layers/reshaping/flatten.hpp"
 #include "lockstep/layers/reshaping/row_slice.hpp"
 #include "lockstep/model/index.hpp"
@@ -76,6 +79,7 @@ struct Node {
   int further_calls = 0;              ///< in that node: their number
   int parameters_begin = 0;           ///< index of its first parameter
   bool reads_row = false;             ///< reads its part of the network's input row itself
+  bool is_mask = false;               ///< of padded steps
   bool is_frozen = false;             ///< has parameters, all of which are in the flat state
   double flops = 0;                   ///< forward pass, per example
 
@@ -176,6 +180,8 @@ struct NodeCount {
     if constexpr (MakesMask<L>) add_mask(1);
     if constexpr (sizeof...(more) > 0 && PassesMask<L>)
       for (std::size_t i = 0; i < sizeof...(more) && masks > 0; ++i) add_mask(2);
+    if constexpr (JoinsSteps<L>)  // that of another value without a mask, and theirs
+      for (int i = 0; i < 2 && masks > 0; ++i) add_mask(1);
     const auto any = [](auto) { return shape(1, 1, 1); };
     if constexpr (requires { L::parameters(any(v), any(more)...); })
       parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
@@ -337,7 +343,7 @@ struct Graph {
       if constexpr (MakesMask<L>)
         mask_of[out] = add_mask(L::mask(value[v]), {v});
       else if constexpr (PassesMask<L>)
-        mask_of[out] = ReadsMask<L> ? mask_of[v] : merged_mask(op, mask_of[v], mask_of[more]...);
+        mask_of[out] = ReadsMask<L> ? mask_of[v] : merged_mask<L>(v, more...);
     }
     return out;
   }
@@ -468,26 +474,34 @@ struct Graph {
   }
 
  private:
+  /// Each call of a shared layer has masks of its own, or none.
   template <class TheOp>
   constexpr ValueId add_mask(const TheOp& op, std::initializer_list<ValueId> from) {
-    Node& n = push(op, from, "mask", next_ordinal("mask"));
+    const int call = std::exchange(repeats, -1);
+    Node& n = push(op, from, "mask", numbers.next("mask"));
     n.class_name = "Mask";
+    n.is_mask = true;
+    repeats = call;
     return n.out;
   }
-  /// The mask of values that `op` merges. If their steps follow each other, so do their masks.
-  template <class TheOp, class... More>
-  constexpr ValueId merged_mask(const TheOp& op, ValueId a, More... more) {
-    if constexpr (requires { op.place(); }) {
-      if (op.place() == 0 && is_computed(a) && (is_computed(more) && ...)) {
-        TheOp of_masks = op;
-        of_masks.in = value[a];
-        of_masks.axis = 1;
-        return add_mask(of_masks, {a, more...});
-      }
-    }
-    return either_mask(a, more...);
+  template <class L, class... More>
+  constexpr ValueId merged_mask(ValueId v, More... more) {
+    if constexpr (JoinsSteps<L>)
+      if (L::joins_steps(value[v])) return joined_mask(v, more...);
+    return either_mask(mask_of[v], mask_of[more]...);
   }
-  /// A step is padding if it is in all values.
+  /// The masks of values one after the other; all steps of a value without one count.
+  template <class... More>
+  constexpr ValueId joined_mask(ValueId v, More... more) {
+    if (!is_computed(mask_of[v]) && !(is_computed(mask_of[more]) || ...)) return ValueId::batch;
+    constexpr float no_value = std::numeric_limits<float>::max();
+    std::array<ValueId, sizeof...(more) + 1> all{v, more...};
+    for (ValueId& m : all)
+      m = is_computed(mask_of[m]) ? mask_of[m] : add_mask(MaskOp{value[m], no_value}, {m});
+    return std::apply(
+        [&](auto... m) { return add_mask(merging::Concatenate<1>::op(value[m]...), {m...}); }, all);
+  }
+  /// The mask of values that are merged: a step is padding if it is in all of them.
   constexpr ValueId either_mask(ValueId a) { return a; }
   template <class... More>
   constexpr ValueId either_mask(ValueId a, ValueId b, More... more) {
@@ -623,11 +637,11 @@ struct Graph {
     flops += n.flops;
     if constexpr (Calls > 0) {
       if (repeats >= 0) {
+        while (node[static_cast<std::size_t>(repeats)].is_mask) ++repeats;
         const Node& twin = node[static_cast<std::size_t>(repeats)];
-        n.name = twin.name;
+        if (n.name != twin.name) failure = {Failure::shared_types_differ, position};
         n.block = twin.block;
         n.ordinal = twin.ordinal;
-        if (n.type != twin.type) failure = {Failure::shared_types_differ, position};
         n.first_call = twin.first_call < 0 ? repeats : twin.first_call;
         n.call = ++node[static_cast<std::size_t>(n.first_call)].further_calls;
         use_weights_of(n, twin.first < 0 ? repeats : twin.first);

@@ -575,6 +575,10 @@ class LayerForm {
   }
   /// LSTM, GRU or SimpleRNN: ONNX has the steps as first axis, and always writes them in their order.
   [[gnu::cold]] Value recurrent() {
+    if (inputs_.size() > 1)
+      throw UsageError(
+          "export_onnx: layer '{}' reads a mask, which has no form in ONNX; export a model without",
+          layer_.name);
     const bool lstm = layer_.class_name == "LSTM", gru = layer_.class_name == "GRU";
     for (const auto& [option, known] :
          {std::pair{"activation", "tanh"}, {"recurrent_activation", "sigmoid"}})

@@ -36,6 +36,11 @@ struct Nets {
                                ls::ReLU, Block<ls::Dropout<ls::rate(0.3f)>, ls::MaxPooling2D<>>,
                                ls::Sigmoid, Block<ls::Flatten, ls::Dense<4>, ls::Softmax>> {};
   struct Whole : ls::Sequential<ls::Input<5>, Block<ls::Dense<4>, ls::Tanh, ls::Dense<3>>> {};
+  // The last step of the block is the mask.
+  struct Masked
+      : ls::Sequential<ls::Input<5, 2>, ls::Dense<3>,
+                       Block<ls::Dense<4>, ls::Tanh, ls::Dense<4>, ls::Tanh, ls::Masking<>>,
+                       ls::GlobalAveragePooling1D> {};
   struct Norm : ls::BatchNormalization<ls::momentum(0.9)> {};
   struct Body : ls::Sequential<ls::Residual<ls::Sequential<Conv<4>, Norm, ls::ReLU, Conv<4>, Norm>>,
                                ls::ReLU> {};
@@ -70,6 +75,7 @@ void all_nets_give_the_same_bits() {
   gives_what_the_kept_values_give<A::Chain, B::Chain, D>();
   gives_what_the_kept_values_give<A::Ends, B::Ends, D>();
   gives_what_the_kept_values_give<A::Whole, B::Whole, D>();
+  gives_what_the_kept_values_give<A::Masked, B::Masked, D>();
   gives_what_the_kept_values_give<A::Residual, B::Residual, D>();
 }
 

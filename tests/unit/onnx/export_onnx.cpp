@@ -374,6 +374,18 @@ TEST_CASE("layers and activations without a form in ONNX are named") {
                            "export_onnx: layer 'twice' is a Twice, which has no form")));
   CHECK_THROWS_MATCHES((exported<Net<ls::Dense<3, ls::activation<Twice>>>>()), ls::UsageError,
                        MessageMatches(ContainsSubstring("layer 'dense' has the activation Twice")));
+  const ls::Architecture masked{.name = "Masked",
+                                .input_shape = ls::shape(4, 2),
+                                .layers = {{.name = "gru",
+                                            .class_name = "GRU",
+                                            .inputs = {"input", "input"},
+                                            .input_shapes = {ls::shape(4, 2), ls::shape(4)},
+                                            .output_shape = ls::shape(3),
+                                            .options = {},
+                                            .parameters = {}}},
+                                .output = "gru"};
+  CHECK_THROWS_MATCHES(ls::detail::onnx_model(masked, {}), ls::UsageError,
+                       MessageMatches(ContainsSubstring("layer 'gru' reads a mask")));
 }
 
 TEST_CASE("a name that stands for two values is an error, not a wrong graph") {

@@ -157,10 +157,10 @@ template <class T>
 struct Kernel<replicas::CentreOp, Reference<T>> : KernelTraits {
   static constexpr bool exchanges(const replicas::CentreOp&) { return true; }
   static void forward(const replicas::CentreOp& op, const Io<Reference<T>>& io) {
-    centre(op, io, io.x, io.y);
+    centre(op, io, io.x[0], io.y);
   }
   static void backward(const replicas::CentreOp& op, const Io<Reference<T>>& io) {
-    if (io.dx != nullptr) centre(op, io, io.dy, io.dx);
+    if (io.dx[0] != nullptr) centre(op, io, io.dy, io.dx[0]);
   }
 
  private:
@@ -179,11 +179,11 @@ template <class T>
 struct Kernel<replicas::TrapOp, Reference<T>> : KernelTraits {
   static void forward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
     replicas::Trap::spring(io.step, replicas::Trap::When::forward);
-    std::copy_n(io.x, io.step.count * op.in.size(), io.y);
+    std::copy_n(io.x[0], io.step.count * op.in.size(), io.y);
   }
   static void backward(const replicas::TrapOp& op, const Io<Reference<T>>& io) {
     replicas::Trap::spring(io.step, replicas::Trap::When::backward);
-    if (io.dx != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx);
+    if (io.dx[0] != nullptr) std::copy_n(io.dy, io.step.count * op.in.size(), io.dx[0]);
   }
 };
 

@@ -48,7 +48,10 @@ struct Concatenate {
   static constexpr int axis = Axis == 0 ? 1 : Axis;  // 0: one error
 
   static constexpr std::string_view name = "concatenate";
-  static constexpr bool supports_masking = Axis == -1;
+  static constexpr bool supports_masking = true;
+  static constexpr bool joins_steps(Shape first) {
+    return ConcatenateOp{first, 0, axis}.place() == 0;
+  }
   static constexpr bool accepts(Shape first, Shape second, std::same_as<Shape> auto... more) {
     return fits(first, second) && (fits(first, more) && ...);
   }

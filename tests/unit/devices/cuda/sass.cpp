@@ -73,7 +73,7 @@ std::vector<Define> normalization(int tail) {
   return {{"LANES", 16}, {"CHANNELS", 16},  {"SCALE", 1},
           {"CENTER", 1}, {"EPSILON", 1e-3}, {"TAIL", tail}};
 }
-constexpr Source layer_source{"layer_normalization", layer_normalization_sums_text,
+constexpr Source layer_source{"block_normalization_sums", block_normalization_sums_text,
                               columns_functions};
 constexpr Source batch_source{"batch_normalization", batch_normalization_text, columns_functions};
 
@@ -167,7 +167,14 @@ TEST_CASE("a reduction over blocks ends with one fence, of one thread") {
     check_end(batch_source, normalization(tail), {"moments", "sums"});
   check_end(column_sums_source, {{"COLUMNS", 64}, {"WIDTH", 32}, {"MASKED", 1}}, {"column_sums"},
             sizeof(float));
-  check_end(layer_source, {{"LANES", 16}, {"CHANNELS", 16}, {"SCALE", 1}, {"CENTER", 1}}, {"sums"});
+  check_end(layer_source,
+            {{"LANES", 16},
+             {"CHANNELS", 16},
+             {"BLOCK_ROWS", 1},
+             {"SIDE_BY_SIDE", 1},
+             {"SCALE", 1},
+             {"CENTER", 1}},
+            {"sums"});
   constexpr SparseCategoricalCrossentropyOp loss{10, true};
   constexpr AccuracyOp<std::int32_t> metric{10};
   auto loss_defines =

@@ -98,8 +98,10 @@ TEST_CASE("the context remains usable after a refused index") {
       y(context, 6);
   GroupOfOne group;
   const StepContext step{{.count = 1}, true, 0, 0, CollectiveRef(group)};
-  const Io<Cuda> io{step,    context, 7,       x.data(), nullptr, y.data(), w.data(), nullptr,
-                    nullptr, nullptr, nullptr, nullptr,  nullptr, nullptr,  nullptr};
+  const float* const operand = x.data();
+  float* const no_gradient = nullptr;
+  const Io<Cuda> io{step,    context, 7,       &operand, y.data(),     w.data(), nullptr,
+                    nullptr, nullptr, nullptr, nullptr,  &no_gradient, nullptr};
   auto prepared = K::prepare(small, context, 1);
   K::forward(small, io, prepared);
   CHECK_THROWS_AS(context.synchronize(), UsageError);
