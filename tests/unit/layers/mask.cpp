@@ -25,9 +25,8 @@ struct MeanOfWords : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_z
                                     ls::GlobalAveragePooling1D, ls::Dense<2>> {};
 struct Unmasked : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Conv1D<4, 1>,
                                  ls::GRU<2>> {};
-struct MaskedGroups
-    : ls::Sequential<ls::Input<5, 2>, ls::Masking<>, ls::PositionEmbedding<5>,
-                     ls::GroupNormalization<1>, ls::GRU<2>> {};
+struct MaskedGroups : ls::Sequential<ls::Input<5, 2>, ls::Masking<>, ls::PositionEmbedding<5>,
+                                     ls::GroupNormalization<1>, ls::GRU<2>> {};
 struct MergedMasks
     : ls::Sequential<ls::Input<5, 2>,
                      ls::Parallel<ls::Add, ls::Masking<>, ls::Sequential<ls::Tanh, ls::Masking<1>>>,
