@@ -98,7 +98,8 @@ struct Muon {
   /// \throws UsageError if the momentum is outside [0, 1), a rate or decay is negative, or as
   /// Adam::check does; see also UpdateOptions.
   void check() const {
-    detail::check_update_options(name, weight_decay, with);
+    // Either decay is one that exclude_from_weight_decay may be for.
+    detail::check_update_options(name, weight_decay != 0 ? weight_decay : adam_weight_decay, with);
     detail::check_adam(name, adam_beta_1, adam_beta_2, epsilon);
     detail::require(momentum >= 0 && momentum < 1, name, " momentum ", momentum,
                     ": must be in [0, 1); 0.95 is usual");

@@ -200,6 +200,8 @@ TEST_CASE("Muon updates matrices, and AdamW the other parameters") {
   CHECK(muon.op(1, 1).step_size(4, 25) == 0.2 * 5);
   CHECK(all.op(1, 1).step_size(4, 36) == 3);
   CHECK(all.op(1, 1).step_size(36, 4) == 1);
+  CHECK_NOTHROW(
+      ls::Muon{.weight_decay = 0, .with = {.exclude_from_weight_decay = {"bias"}}}.check());
   CHECK(refused(ls::Muon{.momentum = 1}, "momentum"));
   CHECK(refused(ls::Muon{.rms_rate = 0}, "rms_rate"));
   CHECK(refused(ls::Muon{.adam_beta_1 = 1}, "beta"));
