@@ -209,6 +209,11 @@ class Export(unittest.TestCase):
             losses.append(loss.item())
         self.assertLess(losses[-1], losses[0])
 
+    def test_pytorch_drops_in_recurrent_layers(self):
+        x = torch.from_numpy(self.data("recurrent")[0])
+        model = torch_model.load(*self.both_files("recurrent")).train()
+        self.assertFalse(torch.equal(model(x), model(x)))
+
     def test_onnx(self):
         for name in MODELS:
             with self.subTest(name):

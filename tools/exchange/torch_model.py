@@ -168,29 +168,46 @@ class Recurrent(nn.Module):
     def forward(self, x):
         bias = self.bias if self.config["use_bias"] else torch.zeros(self.kernel.shape[1], dtype=x.dtype)
         of_state = bias[1] if bias.ndim == 2 else 0
-        z = x @ self.kernel + (bias[0] if bias.ndim == 2 else bias)
         h = c = x.new_zeros(len(x), self.config["units"])
+        z = self.product(x, self.kernel, self.masks(x[:, :1], "dropout")) + (bias[0] if bias.ndim == 2 else bias)
+        of_h = self.masks(h, "recurrent_dropout")
         states = []
         for step in range(x.shape[1])[::-1 if self.config["go_backwards"] else 1]:
-            h, c = self.step(z[:, step], h, c, of_state)
+            h, c = self.step(z[:, step], h, c, of_state, of_h)
             states.append(h)
         if not self.config["return_sequences"]:
             return h
         return torch.stack(states[::-1] if self.config.get("output_order", 1) < 0 else states, 1)
 
-    def step(self, z, h, c, bias):
+    def masks(self, like, option):
+        """A mask of dropout for each gate, the same for all of them without recurrent_dropout; None outside training."""
+        rate, gates = self.config[option], RECURRENT[self.kind]
+        if not self.training or rate == 0:
+            return None
+        drawn = gates if self.config["recurrent_dropout"] > 0 else 1
+        masks = [nn.functional.dropout(torch.ones_like(like), rate) for _ in range(drawn)]
+        return masks * (gates // drawn)
+
+    def product(self, values, kernel, masks):
+        if masks is None:
+            return values @ kernel
+        parts = kernel.chunk(RECURRENT[self.kind], 1)
+        return torch.cat([values * mask @ part for mask, part in zip(masks, parts)], -1)
+
+    def step(self, z, h, c, bias, masks):
+        product = self.product(h, self.recurrent_kernel, masks)
         if self.kind == "SimpleRNN":
-            return self.activation(z + h @ self.recurrent_kernel), c
+            return self.activation(z + product), c
         if self.kind == "LSTM":
-            i, f, candidate, o = (z + h @ self.recurrent_kernel).chunk(4, 1)
+            i, f, candidate, o = (z + product).chunk(4, 1)
             c = self.gate(f) * c + self.gate(i) * self.activation(candidate)
             return self.gate(o) * self.activation(c), c
         units = h.shape[1]
-        parts = h @ self.recurrent_kernel + bias
+        parts = product + bias
         update, reset = (self.gate(z[:, part] + parts[:, part]) for part in (slice(units), slice(units, 2 * units)))
         state = reset * parts[:, 2 * units:]
         if not self.config["reset_after"]:
-            state = (reset * h) @ self.recurrent_kernel[:, 2 * units:]
+            state = (reset * h * (1 if masks is None else masks[2])) @ self.recurrent_kernel[:, 2 * units:]
         return update * h + (1 - update) * self.activation(z[:, 2 * units:] + state), c
 
 
