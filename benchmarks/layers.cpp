@@ -1,8 +1,8 @@
 /// \file
 /// Times single kernels of the CPU device, at batch 64, on the layers of the tutorials' MNIST
 /// program and of ResNet-56 (its 3 x 3 convolutions by image shape, a normalization), on
-/// augmentations of CIFAR-10's images, and on layers of larger image networks; also oneDNN's
-/// primitives for some of them. Argument of a benchmark: threads. `--benchmark_filter=Conv` selects
+/// augmentations of CIFAR-10's images, on layers of larger image networks, and on attention of 4
+/// examples with GPT-2's 12 heads of 64; also oneDNN's primitives for some of them. Argument of a benchmark: threads. `--benchmark_filter=Conv` selects
 /// some. peers/layers.py adds PyTorch's ops and the roofline, computed from the counters:
 /// floating-point operations, and the bytes that a pass must read and write once. `copy` copies as
 /// many bytes as the first layer's features have.
@@ -147,6 +147,57 @@ void add(const char* name, const O& op, std::size_t in, std::size_t weights,
   }
 }
 
+/// Attention of 4 examples with 12 heads of 64, between the projections.
+void attend(benchmark::State& state, int steps, bool is_causal, Timed pass) {
+  using K = Kernel<DotProductAttentionOp, Cpu>;
+  constexpr std::size_t count = 4;
+  const DotProductAttentionOp op{steps, steps, 12, 12, 64, 64, {.causal = is_causal}};
+  Bench bench(static_cast<int>(state.range(0)));
+  const auto scope = bench.context.scope();
+  SelfGroup alone;
+  const StepContext step{whole_batch(count), true, 1, 0, CollectiveRef(alone)};
+  auto prepared = K::prepare(op, bench.context, count);
+  const auto floats = [&] { return bench.floats(count * op.q_size()); };
+  const AttentionIo<Cpu> io{step,
+                            bench.context,
+                            1,
+                            floats(),
+                            floats(),
+                            floats(),
+                            nullptr,
+                            floats(),
+                            bench.floats(count * op.rows()),
+                            bench.bytes(prepared.scratch_bytes()),
+                            floats(),
+                            floats(),
+                            floats(),
+                            floats()};
+  K::forward(op, io, prepared);
+  for (auto _ : state) {
+    if (pass == Timed::forward)
+      K::forward(op, io, prepared);
+    else
+      K::backward(op, io, prepared);
+    benchmark::ClobberMemory();
+  }
+  // Backward computes the scores again, and four products.
+  const double passes = pass == Timed::forward ? 1 : 2.5;
+  set_counters(
+      state, passes * op.flops() * count,
+      (pass == Timed::forward ? 4 : 8) * static_cast<double>(count * op.q_size()) * sizeof(float));
+}
+
+void add_attention(const std::string& name, int steps, bool is_causal) {
+  for (const Timed pass : {Timed::forward, Timed::backward})
+    benchmark::RegisterBenchmark(
+        (name + (pass == Timed::forward ? "/forward" : "/backward")).c_str(),
+        [=](benchmark::State& state) { attend(state, steps, is_causal, pass); })
+        ->Arg(1)
+        ->Arg(2)
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
 void copy(benchmark::State& state, std::size_t size) {
   const int threads = static_cast<int>(state.range(0));
   Bench bench(threads);
@@ -236,6 +287,10 @@ int main(int argc, char** argv) {
   add("GRU128", gru, series.size(), gru.weights());
   add("UpSampling2D", UpSampling2D<>::op(features), features.size(), 0);
   add("UpSampling2D-bilinear", UpSampling2D<2, bilinear>::op(features), features.size(), 0);
+  for (const int steps : {64, 256, 1024}) {
+    add_attention("Attention " + std::to_string(steps), steps, false);
+    add_attention("Attention-causal " + std::to_string(steps), steps, true);
+  }
   benchmark::RegisterBenchmark(
       "copy", [size = count * features.size()](benchmark::State& state) { copy(state, size); })
       ->Arg(1)

@@ -121,6 +121,11 @@ def main():
         "UpSampling2D-bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
                                   features, []),
     }
+    for steps in (64, 256, 1024):
+        q, *k_and_v = (torch.randn(4, 12, steps, 64) for _ in range(3))
+        layers[f"Attention {steps}"] = F.scaled_dot_product_attention, q, k_and_v
+        layers[f"Attention-causal {steps}"] = (
+            lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), q, k_and_v)
     result = {}
     for name, layer in layers.items():
         result[f"{name}/forward"], result[f"{name}/backward"] = best(*layer)

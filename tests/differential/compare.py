@@ -26,17 +26,41 @@ def with_keras(found, expected):
     return max((error(found[name], expected[name]), name) for name in expected)
 
 
+def parts_of(network, x):
+    """The inputs by name, in float32."""
+    given, at = {}, 0
+    for name, shape in network["graph"]["inputs"]:
+        size = math.prod(shape)
+        given[name] = x[:, at:at + size].reshape(-1, *shape).astype(np.float32)
+        at += size
+    return given
+
+
+def with_tool(tool, network, prefix, found, x):
+    """The predictions of the network in Keras or PyTorch by tools/exchange."""
+    given, heads = parts_of(network, x), network["graph"]["heads"]
+    if tool == "keras_model":
+        import keras_model
+        call = keras_model.load(f"{prefix}.json", f"{prefix}.safetensors")
+        values = call(given if len(given) > 1 else given.popitem()[1], training=False)
+        numpy = keras_model.keras.ops.convert_to_numpy
+    else:
+        import torch
+        import torch_model
+        call = torch_model.load(f"{prefix}.json", f"{prefix}.safetensors")
+        tensors_of = {name: torch.from_numpy(value) for name, value in given.items()}
+        values = call(tensors_of if len(given) > 1 else tensors_of.popitem()[1])
+        numpy = lambda value: value.detach().numpy()  # noqa: E731
+    values = [values[head["output"]] for head in heads] if len(heads) > 1 else [values]
+    return error(np.concatenate([numpy(value).reshape(len(x), -1) for value in values], 1), found["predict"]), ""
+
+
 def with_onnx(network, prefix, found, x):
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(f"{prefix}.onnx", options, providers=["CPUExecutionProvider"])
-    graph, rows, at = network["graph"], found["predict"].reshape(len(x), -1), 0
-    given = {}
-    for name, shape in graph["inputs"]:
-        size = math.prod(shape)
-        given[name] = x[:, at:at + size].reshape(-1, *shape).astype(np.float32)
-        at += size
+    graph, rows, given = network["graph"], found["predict"].reshape(len(x), -1), parts_of(network, x)
     names = [head["output"] for head in graph["heads"]]
     if {i.name for i in session.get_inputs()} != set(given) or [o.name for o in session.get_outputs()] != names:
         return math.inf, f"names {[i.name for i in session.get_inputs()]}, {[o.name for o in session.get_outputs()]}"
@@ -72,4 +96,9 @@ def compare(network, prefix):
     if prefix.with_name(f"{prefix.name}.cpu.out").exists():
         rows.append(("Cpu, Reference<double>", CPU_LIMIT, *with_keras(of("cpu"), one)))
     rows.append(("ONNX Runtime", ONNX_LIMIT, *with_onnx(network, prefix, one, data["x0"])))
+    for tool in ("keras_model", "torch_model"):
+        try:
+            rows.append((tool, ONNX_LIMIT, *with_tool(tool, network, prefix, one, data["x0"])))
+        except Exception as fault:  # of Keras, PyTorch or the tool
+            rows.append((tool, ONNX_LIMIT, math.inf, " ".join(str(fault).split())))
     return [(what, found <= limit, found, name) for what, limit, found, name in rows]

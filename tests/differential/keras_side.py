@@ -30,31 +30,32 @@ def conv2d(x, kernel, bias=None, stride=1, padding=0, dilation=1, groups=1):
     patches = torch.nn.functional.unfold(x, kernel.shape[2:], dilation, padding, stride)
     patches = patches.reshape(len(x), groups, -1, patches.shape[-1])
     y = torch.einsum("gok,ngkp->ngop", kernel.reshape(groups, len(kernel) // groups, -1), patches)
-    return y.reshape(len(x), len(kernel), *extents)
+    y = y.reshape(len(x), len(kernel), *extents)
+    return y if bias is None else y + bias[:, None, None]
 
 
 def conv1d(x, kernel, bias=None, stride=1, padding=0, dilation=1, groups=1):
     def along(value, other):
         return (other, value[0] if isinstance(value, (list, tuple)) else value)
-    return conv2d(x[:, :, None], kernel[:, :, None], None, along(stride, 1), along(padding, 0), along(dilation, 1), groups)[:, :, 0]
+    return conv2d(x[:, :, None], kernel[:, :, None], bias, along(stride, 1), along(padding, 0), along(dilation, 1), groups)[:, :, 0]
 
 
 def nll_loss(log_p, target, reduction):
-    """As a gather, for the same reason."""
+    """Of clipped probabilities, normalized again as Keras does on TensorFlow; a gather, for the same reason as conv2d."""
     assert reduction == "none"
-    return -log_p.gather(1, target.unsqueeze(1)).squeeze(1)
+    return log_p.logsumexp(1) - log_p.gather(1, target.unsqueeze(1)).squeeze(1)
 
 
 def conv_transpose2d(x, kernel, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The convolution of an image with zeros between its pixels, with the kernel turned round."""
-    assert groups == 1 and bias is None
+    assert groups == 1
     down, right = pair(stride)
     spread = x.new_zeros(*x.shape[:2], (x.shape[2] - 1) * down + 1, (x.shape[3] - 1) * right + 1)
     spread[:, :, ::down, ::right] = x
     pads = [(d * (k - 1) - p, d * (k - 1) - p + more) for k, p, more, d in
             zip(kernel.shape[2:], pair(padding), pair(output_padding), pair(dilation))]
     spread = torch.nn.functional.pad(spread, (*pads[1], *pads[0]))
-    return conv2d(spread, kernel.flip(2, 3).transpose(0, 1), dilation=dilation)
+    return conv2d(spread, kernel.flip(2, 3).transpose(0, 1), bias, dilation=dilation)
 
 
 for replacement in (conv1d, conv2d, conv_transpose2d, nll_loss):

@@ -12,7 +12,7 @@ import sys
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tools/exchange")]
 import cpp  # noqa: E402
 import draw  # noqa: E402
 import tensors  # noqa: E402

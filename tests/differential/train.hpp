@@ -1,6 +1,6 @@
 /// \file
 /// Trains a network that draw.py has drawn for five steps: on one device, in slices on one device, on
-/// two replicas, or as a worker of a job of two; with DIFFERENTIAL_CPU also on Cpu. Reads SEED.data, writes SEED.<run>.out and SEED.onnx.
+/// two replicas, or as a worker of a job of two; with DIFFERENTIAL_CPU also on Cpu. Reads SEED.data, writes SEED.<run>.out and the exported network.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,11 @@ void train_on(const Case& c, const std::string& run, const Strategy& strategy, c
   results.set("predict", as_double(predictions.elements()));
   for (const ls::ParameterInfo& p : model.parameters())
     results.set("weights/" + p.name, as_double(model.weights(p.name)));
-  if (run == "one") ls::export_onnx(model, c.prefix + ".onnx");
+  if (run == "one") {
+    ls::export_onnx(model, c.prefix + ".onnx");
+    model.save_weights(c.prefix + ".safetensors");
+    model.save_architecture(c.prefix + ".json");
+  }
   if (model.is_chief()) results.write(c.prefix + "." + run + ".out");
 }
 

@@ -235,6 +235,10 @@ struct Nested : ls::Sequential<ls::Input<6>, ls::Dense<6>, Trunk, ls::Dense<2>> 
 // A graph: inputs and outputs with names, calls of shared layers, tied matrices, graphs as blocks.
 struct Pair : ls::Graph<ls::In<"p", 2>, ls::In<"q", 2>, ls::Out<"sum", ls::From<"p", "q">, ls::Add>,
                         ls::Out<"product", ls::From<"p", "q">, ls::Multiply>> {};
+using Coder =
+    ls::Shared<"code_twice", ls::Sequential<ls::Shared<"coder", ls::Dense<3, ls::no_bias>>,
+                                            ls::Tanh, ls::TiedDense<"coder">>>;
+using Steps = ls::Shared<"steps", ls::Conv1D<2, 2, same, strides(2)>>;  // 3 steps need padding
 struct Graph
     : ls::Graph<ls::In<"numbers", 2>, ls::In<"words", ls::Integers<3>>,
                 ls::Let<"n", ls::From<"numbers">, ls::Shared<"mix", ls::Dense<2, ls::tanh>>,
@@ -243,8 +247,9 @@ struct Graph
                 ls::Let<"mean", ls::From<"w">, ls::GlobalAveragePooling1D>,
                 ls::Let<"pair", ls::From<"n", "mean">, Pair>,
                 ls::Let<"row", ls::From<"pair/sum", "pair/product">, ls::Concatenate, Pair>,
-                ls::Out<"code", ls::From<"row">, ls::Shared<"coder", ls::Dense<3, ls::no_bias>>,
-                        ls::Tanh, ls::TiedDense<"coder">>,
+                ls::Out<"code", ls::From<"row">, Coder, Coder>,
+                ls::Out<"two", ls::From<"row">, ls::Reshape<ls::shape(2, 2)>, Steps>,
+                ls::Out<"three", ls::From<"w">, Steps>,
                 ls::Out<"logits", ls::From<"w">, ls::TiedDense<"tokens">>> {};
 
 // Whole models.

@@ -170,7 +170,9 @@ class LayerShapes {
     const lockstep::RMSNormalizationOp rms{.in = batch.in};
     if (c > 1) agrees(device, rms, n, numbers(rms, rms.in.size(), c, n), {}, 0);  // else dx is 0
 
-    lockstep::GroupNormalizationOp grouped{.groups = one_of(g_, 1, 2, 5), .center = batch.center};
+    lockstep::GroupNormalizationOp grouped;
+    grouped.groups = one_of(g_, 1, 2, 5);
+    grouped.center = batch.center;
     grouped.in =
         lockstep::shape(between(g_, 3, 9), between(g_, 1, 9), grouped.groups * one_of(g_, 1, 3, 8));
     agrees(device, grouped, n, numbers(grouped, grouped.in.size(), grouped.weights(), n), {}, 0);

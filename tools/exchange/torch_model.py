@@ -465,17 +465,19 @@ class Model(nn.Module):
     def __init__(self, described):
         super().__init__()
         self.described, self.layers, self.tensors, self.keys = described, nn.ModuleDict(), {}, {}
+        layers = {layer["name"]: layer for layer in described["layers"]}
         for layer in described["layers"]:
-            name, config = layer["name"], layer["config"]
-            if layer["shared_with"] and layer["class_name"] != "TiedDense":
-                self.keys[name] = self.keys[layer["shared_with"]]
+            name, config, is_tied = layer["name"], layer["config"], layer["class_name"] == "TiedDense"
+            first = layers[layer["shared_with"]] if layer["shared_with"] and not is_tied else layer
+            if first is not layer and first["input_shapes"] == layer["input_shapes"]:
+                self.keys[name] = self.keys[first["name"]]
                 continue
             with _place(f"layer '{name}'"):
-                if layer["shared_with"]:
-                    first = next(p for p in self.tensors if p.startswith(layer["shared_with"] + "/"))
-                    built, tensors = TiedDense(*self.tensors[first]), {}
+                if is_tied:
+                    matrix = next(p for p in self.tensors if p.startswith(layer["shared_with"] + "/"))
+                    built, tensors = TiedDense(*self.tensors[matrix]), {}
                 else:
-                    built, tensors = _module(layer)
+                    built, tensors = _module({**layer, "parameters": first["parameters"]})
                 activation = None if layer["class_name"] in RECURRENT else config.get("activation")
                 if activation == "leaky_relu":
                     built = nn.Sequential(built, nn.LeakyReLU(config["activation_negative_slope"]))
@@ -487,6 +489,11 @@ class Model(nn.Module):
                     raise ModelFileError(f"layer '{name}': the activation {activation} has no form in PyTorch")
             self.keys[name] = self.key(name)
             self.layers[self.keys[name]] = built
+            if first is not layer:  # a call with another input: other padding, the same parameters
+                for own, tensor in tensors.items():
+                    shared = self.tensors[f"{first['name']}/{own}"][0]
+                    setattr(tensor.module, tensor.name, getattr(shared.module, shared.name))
+                continue
             found = [parameter["name"].removeprefix(name + "/") for parameter in layer["parameters"]]
             if set(found) != set(tensors):
                 raise ModelFileError(f"layer '{name}' has the parameters {sorted(tensors)} in PyTorch, but {sorted(found)} "

@@ -1,35 +1,34 @@
 /// \file
-/// The kernel of an op within another op, which has no separate kernel: SeparableConv2D and the
-/// attention layers.
+/// The kernel of an op within another op, which has no separate kernel: SeparableConv2D, TimeDistributed
+/// and the attention layers.
 #pragma once
 
 #include <cstddef>
 
-#include "lockstep/concepts/kernel.hpp"
+#include "lockstep/concepts/kernel_calls.hpp"
 
 namespace lockstep::detail {
 
-/// The kernel of O on D, together with its prepared state if it has one.
+/// The kernel of O on D for one batch size. It is called as a plain function, so that a program uses the
+/// one of the compiled library.
 template <class O, class D>
-struct InnerKernel {
-  using K = Kernel<O, D>;
+class InnerKernel {
+  using Calls = KernelCalls<O, D, of_library<O, D>>;
+
+ public:
   template <class... Only>
-  InnerKernel(const O&, typename D::Context&, std::size_t, Only...) {}
-  std::size_t scratch_bytes() const { return 0; }
-  void forward(const O& op, const Io<D>& io) { K::forward(op, io); }
-  void backward(const O& op, const Io<D>& io) { K::backward(op, io); }
-};
-template <class O, class D>
-  requires requires { typename Kernel<O, D>::Prepared; }
-struct InnerKernel<O, D> {
-  using K = Kernel<O, D>;
-  typename K::Prepared prepared;
-  template <class... Only>
-  InnerKernel(const O& op, typename D::Context& context, std::size_t count, Only... only)
-      : prepared(prepare_kernel<K>(op, context, count, only...)) {}
-  std::size_t scratch_bytes() const { return prepared.scratch_bytes(); }
-  void forward(const O& op, const Io<D>& io) { K::forward(op, io, prepared); }
-  void backward(const O& op, const Io<D>& io) { K::backward(op, io, prepared); }
+  InnerKernel(const O& op, typename D::Context& context, std::size_t count, Only...) {
+    if constexpr (sizeof...(Only) > 0)
+      prepared_ = Calls::prepare_forward(&op, context, count);
+    else
+      prepared_ = Calls::prepare(&op, context, count);
+  }
+  std::size_t scratch_bytes() const { return prepared_.scratch_bytes; }
+  void forward(const O& op, const Io<D>& io) { Calls::forward(&op, io, prepared_.state.get()); }
+  void backward(const O& op, const Io<D>& io) { Calls::backward(&op, io, prepared_.state.get()); }
+
+ private:
+  PreparedOp prepared_;
 };
 
 }  // namespace lockstep::detail

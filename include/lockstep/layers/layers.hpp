@@ -63,6 +63,7 @@
 #include "lockstep/layers/recurrent/lstm.hpp"
 #include "lockstep/layers/recurrent/masking.hpp"
 #include "lockstep/layers/recurrent/simple_rnn.hpp"
+#include "lockstep/layers/recurrent/time_distributed.hpp"
 #include "lockstep/layers/regularization/dropout.hpp"
 #include "lockstep/layers/regularization/gaussian_noise.hpp"
 #include "lockstep/layers/regularization/spatial_dropout2d.hpp"

@@ -403,7 +403,7 @@ TEST_CASE("a tied layer of a block with two calls has one row, and a name for ea
   struct Net
       : ls::Graph<ls::In<"x", 4>, ls::Let<"a", ls::From<"x">, Coder>,
                   ls::Let<"b", ls::From<"a">, Coder>, ls::Out<"y", ls::From<"a", "b">, ls::Add>> {};
-  const std::string text = ls::detail::summary_of<Net, Oracle>(1);
+  const std::string text = ls::detail::summary_of<Net, Oracle>(12, 12);
   for (const char* part : {"│ tied_dense (TiedDense)", "│ 48 FLOPs │       0 │ tanh, tanh[1] ",
                            "│ dense, dense[1] ", "│ tied_dense, tied_dense[1] "}) {
     CAPTURE(text, part);

@@ -8,7 +8,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/devices/host/double_sums.hpp"
-#include "lockstep/devices/host/recurrent.hpp"
+#include "lockstep/devices/host/recurrent/cells.hpp"
 #include "lockstep/devices/reference/device.hpp"
 #include "lockstep/layers/recurrent/recurrent_options.hpp"
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "lockstep/layers/options.hpp"
+#include "lockstep/layers/regularization/dropout.hpp"
 
 namespace lockstep {
 
@@ -15,10 +16,6 @@ struct ValueDim {
 /// Option created by `output_shape`.
 struct OutputShape {
   int value = 0;
-};
-/// Option created by `dropout`.
-struct AttentionDropout {
-  float rate = 0;
 };
 /// Option created by `causal`.
 struct Causal {
@@ -41,10 +38,6 @@ struct Rotary {
 constexpr ValueDim value_dim(int size) { return {size}; }
 /// Features of an attention layer's result; by default those of its query.
 constexpr OutputShape output_shape(int features) { return {features}; }
-/// Fraction of the attention probabilities that training sets to zero, in [0, 1). The others are
-/// divided by 1 - rate and not normalized again.
-constexpr AttentionDropout dropout(float rate) { return {rate}; }
-constexpr AttentionDropout dropout(double rate) { return {static_cast<float>(rate)}; }
 /// A step attends to itself and the steps before it: Keras' call argument `use_causal_mask`.
 inline constexpr Causal causal{true};
 /// A step attends to steps less than `size` away, itself included.

@@ -258,8 +258,7 @@ constexpr std::array<Parameter, 8> attention_parameters(const AttentionProducts&
 /// The rules among Options.
 template <auto... Options>
 constexpr AttentionRules attention_rules() {
-  return {option<AttentionDropout, Options...>(AttentionDropout{}).rate,
-          option<Causal, Options...>(Causal{}).on,
+  return {option<DropoutWithin, Options...>({}).rate.value, option<Causal, Options...>(Causal{}).on,
           option<SlidingWindow, Options...>(SlidingWindow{}).size,
           option<Rotary, Options...>(Rotary{})};
 }
@@ -267,7 +266,7 @@ constexpr AttentionRules attention_rules() {
 /// Whether O is an option of every attention layer.
 template <class O>
 inline constexpr bool is_attention_option =
-    is_any_of<O, UseBias, AttentionDropout, Causal, SlidingWindow, Rotary> ||
+    is_any_of<O, UseBias, DropoutWithin, Causal, SlidingWindow, Rotary> ||
     is_kernel_initializer<O> || is_bias_initializer<O> || is_kernel_regularizer<O> ||
     is_bias_regularizer<O>;
 

@@ -33,19 +33,11 @@ struct ZeroOutputForMask {
 /// The output of a padded step is 0, not that of the step before.
 inline constexpr ZeroOutputForMask zero_output_for_mask{};
 
-/// Option created by `dropout`.
-struct InputDropout {
-  Rate rate{0.0f};
-};
-/// Fraction of the input's features that training sets to zero, the same in all steps of an
-/// example: `GRU<64, ls::dropout(0.2)>`.
-constexpr InputDropout dropout(Rate share) { return {share}; }
-
 /// Option created by `recurrent_dropout`.
 struct RecurrentDropout {
   Rate rate{0.0f};
 };
-/// The same for the state. Each gate then has masks of its own, for the input too, as in Keras.
+/// `dropout` for the state. Each gate then has masks of its own, for the input too, as in Keras.
 constexpr RecurrentDropout recurrent_dropout(Rate share) { return {share}; }
 
 /// Option created by `recurrent_activation`.
@@ -160,7 +152,7 @@ template <class O>
 inline constexpr bool is_recurrent_option =
     is_affine_option<O> || is_rule_for<O, RecurrentInitializer> ||
     is_rule_for<O, RecurrentRegularizer> ||
-    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, InputDropout, RecurrentDropout>;
+    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, DropoutWithin, RecurrentDropout>;
 template <class O>
 inline constexpr bool is_recurrent_activation = false;
 template <class L>
@@ -189,7 +181,7 @@ template <auto... Options>
 using RecurrentActivationOpOf = OpOfLayer<
     typename RecurrentActivationAmong<Sigmoid, std::remove_cvref_t<decltype(Options)>...>::type>;
 
-template <int Units, InputDropout Dropped, RecurrentDropout StateDropped, class... Options>
+template <int Units, DropoutWithin Dropped, RecurrentDropout StateDropped, class... Options>
 struct CheckRecurrent {
   static_assert(sizeof(CheckOneActivation<Options...>) > 0);
   static_assert(Units > 0, "lockstep::Recurrent: units must be at least 1; write LSTM<units>");
@@ -232,7 +224,7 @@ struct RecurrentLayerOf {
   static constexpr bool supports_masking = option<ReturnSequences, Options...>({false}).on;
 
  protected:
-  static constexpr InputDropout dropped = option<InputDropout, Options...>({});
+  static constexpr DropoutWithin dropped = option<DropoutWithin, Options...>({});
   static constexpr RecurrentDropout state_dropped = option<RecurrentDropout, Options...>({});
   static constexpr RecurrentLayer layer(Shape in) {
     return {in,

@@ -28,6 +28,20 @@ struct Rate {
 /// Fraction of the elements that dropout sets to zero, in [0, 1).
 constexpr Rate rate(float value) { return {value}; }
 
+/// Option created by `dropout`.
+struct DropoutWithin {
+  Rate rate{0.0f};
+};
+/// Dropout within a layer: the fraction that training sets to zero, in [0, 1). The others are divided by 1
+/// - share.
+///
+/// - Attention layers: of the probabilities, which are not normalized again.
+/// - Recurrent layers: of the input's features, the same in all steps of an example.
+/// \code
+///   GRU<64, ls::dropout(0.2)>
+/// \endcode
+constexpr DropoutWithin dropout(Rate share) { return {share}; }
+
 namespace detail {
 template <Rate R>
 struct CheckDropout {

@@ -32,6 +32,8 @@ std::size_t allocations_of(const O& op, std::size_t in, std::size_t weights, int
   Io<Cpu> io{step,     context,      1,           inputs.data(), y.data(),    n.w.data(),
              nullptr,  saved.data(), once.data(), nullptr,       n.dy.data(), gradients.data(),
              dw.data()};
+  const std::array<std::size_t, 2> sizes{in, op.out().size() - in};  // of a Concatenate
+  io.x_size = sizes.data();
   using Calls = lockstep::detail::KernelCalls<O, Cpu>;
   const auto prepared = Calls::prepare(&op, context, count);
   std::vector<std::byte> scratch(prepared.scratch_bytes + 64);

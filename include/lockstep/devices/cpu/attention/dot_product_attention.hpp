@@ -37,9 +37,18 @@ struct AttentionRow {
   std::size_t first, last;  // of the block
   std::size_t count;        // keys of the block, a multiple of the floats of a vector
   const float* excluded;    // (count): not 0 for a key that a mask excludes; or null
+
+  // The vectors of `lanes` keys that have some of them.
+  std::size_t begin(std::size_t lanes) const { return first / lanes * lanes; }
+  std::size_t end(std::size_t lanes) const {
+    return first < last ? (last + lanes - 1) / lanes * lanes : begin(lanes);
+  }
 };
 
-/// Calls each(v, k) for the row's vectors of scores, with -infinity for what it does not attend to.
+inline constexpr std::int32_t lane_numbers[] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                8, 9, 10, 11, 12, 13, 14, 15};
+
+/// Calls each(v, k) for the vectors of scores that have a key of the row, with -infinity for other keys.
 template <std::size_t Bytes, class Each>
 [[gnu::always_inline, gnu::no_instrument_function]] inline void for_scores(const AttentionRow& row,
                                                                            const float* scores,
@@ -48,15 +57,13 @@ template <std::size_t Bytes, class Each>
   using I = IntegersOf<V>;
   constexpr std::size_t lanes = lanes_of<float, Bytes>;
   constexpr float lowest = -std::numeric_limits<float>::infinity();
-  I lane;
-  std::int32_t numbers[lanes];
-  for (std::size_t i = 0; i < lanes; ++i) numbers[i] = static_cast<std::int32_t>(i);
-  load(lane, numbers);
-  for (std::size_t k = 0; k < row.count; k += lanes) {
+  for (std::size_t k = row.begin(lanes); k < row.end(lanes); k += lanes) {
     V v;
     load(v, scores + k);
     if (k < row.first || k + lanes > row.last) {
-      const I at = lane + static_cast<std::int32_t>(k);
+      I at;
+      load(at, lane_numbers);
+      at += static_cast<std::int32_t>(k);
       v = at >= static_cast<std::int32_t>(row.first) ? v : V{} + lowest;
       v = at < static_cast<std::int32_t>(row.last) ? v : V{} + lowest;
     }
@@ -67,6 +74,15 @@ template <std::size_t Bytes, class Each>
     }
     each(v, k);
   }
+}
+/// Writes zeros to the vectors that for_scores leaves out.
+template <std::size_t Bytes>
+[[gnu::always_inline, gnu::no_instrument_function]] inline void clear_others(
+    const AttentionRow& row, float* values) {
+  constexpr std::size_t lanes = lanes_of<float, Bytes>;
+  const Lanes<float, Bytes> zero{};
+  for (std::size_t k = 0; k < row.begin(lanes); k += lanes) store(values + k, zero);
+  for (std::size_t k = row.end(lanes); k < row.count; k += lanes) store(values + k, zero);
 }
 
 /// A block of scores, whose rows are `stride` floats apart, and what its rows attend to.
@@ -100,7 +116,8 @@ struct AttentionScores {
           // Without any key so far all exponentials are 0, but those of NaN.
           const float base = largest == -std::numeric_limits<float>::infinity() ? 0.0f : largest;
           V total{};
-          for (std::size_t k = 0; k < row.count; k += lanes) {
+          clear_others<bytes.value>(row, scores);
+          for (std::size_t k = row.begin(lanes); k < row.end(lanes); k += lanes) {
             V v, e;
             load(v, scores + k);
             exp_of_negative(e, v - base);
@@ -135,6 +152,8 @@ struct AttentionScores {
         using V = Lanes<float, bytes.value>;
         for (std::size_t i = 0; i < block.rows; ++i) {
           const std::size_t at = i * block.stride;
+          clear_others<bytes.value>(block.row[i], block.scores + at);
+          clear_others<bytes.value>(block.row[i], d_probs + at);
           for_scores<bytes.value>(block.row[i], block.scores + at,
                                   [&](const V& v, std::size_t k)
                                       __attribute__((always_inline, no_instrument_function)) {

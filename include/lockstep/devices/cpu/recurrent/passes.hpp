@@ -22,7 +22,7 @@
 #include "lockstep/devices/cpu/openmp.hpp"
 #include "lockstep/devices/cpu/recurrent/lane_activation.hpp"
 #include "lockstep/devices/cpu/recurrent/panels.hpp"
-#include "lockstep/devices/host/recurrent.hpp"
+#include "lockstep/devices/host/recurrent/cells.hpp"
 #include "lockstep/layers/recurrent/recurrent_options.hpp"
 
 namespace lockstep {
