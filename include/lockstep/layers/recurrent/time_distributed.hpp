@@ -66,10 +66,6 @@ struct CheckTimeDistributed<L> {
       !std::is_same_v<decltype(L::op(Shape{})), ViewOp>,
       "lockstep::TimeDistributed: Flatten and Reshape move no data; write Reshape for the "
       "whole shape, steps included");
-  static_assert(
-      !requires { L::op(Shape{}).state(); },
-      "lockstep::TimeDistributed: the layer has state; it accepts layers without "
-      "moving statistics");
 };
 
 /// A kernel call for a batch of all steps. Its operands are those of the call for sequences.
@@ -140,14 +136,20 @@ struct TimeDistributed {
   static constexpr std::string_view name = "time_distributed";
   using activation = typename detail::ActivationOfStep<L>::type;
   static constexpr bool supports_masking = true;
+  static constexpr bool has_state(Shape in) {
+    return detail::state_of(L::op(detail::step_of(in))) > 0;
+  }
   template <Shape In>
   struct Requires {
     static_assert(In.rank < 2 || L::accepts(detail::step_of(In)),
                   "lockstep::TimeDistributed: the layer does not accept the shape of a step");
     static_assert(In.rank >= 2, "lockstep::TimeDistributed: the input has no steps");
+    static_assert(In.rank < 2 || !L::accepts(detail::step_of(In)) || !has_state(In),
+                  "lockstep::TimeDistributed: the layer has state; it accepts layers without "
+                  "moving statistics");
   };
   static constexpr bool accepts(Shape in) {
-    return in.rank >= 2 && L::accepts(detail::step_of(in)) &&
+    return in.rank >= 2 && L::accepts(detail::step_of(in)) && !has_state(in) &&
            L::op(detail::step_of(in)).out().rank < 4;
   }
   static constexpr auto op(Shape in) {

@@ -38,6 +38,7 @@ TEST_CASE("TimeDistributed applies a layer to each step") {
   CHECK(acts_on_each_step<ls::Conv2D<3, 2, ls::same>>(ls::shape(4, 3, 2)));
   CHECK(acts_on_each_step<ls::MaxPooling2D<>>(ls::shape(4, 4, 2)));
   CHECK(acts_on_each_step<ls::Dropout<0.5>>(ls::shape(7)));
+  CHECK(acts_on_each_step<ls::Conv1D<3, 2>>(ls::shape(4, 2)));
   STATIC_CHECK(Video::parameter_count == 3 * (9 * 2 + 1) + 4 * 2 * (3 + 2 + 1));
   STATIC_CHECK(Video::graph.node[1].is_activation);
 }
