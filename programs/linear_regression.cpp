@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
       .epochs = 5,
       .batch = 80,
       .learning_rate = 0.01,
-      .reads_images = false,
+      .reads_data = false,
       .replica_limit = Strategy::replica_limit,
   };
   return support::run(program, argc, argv, train);

@@ -59,7 +59,7 @@ void train_on_cifar10(Model& model, Job& job) {
   job.describe(model);
   const Options& o = job.options();
   const auto source = o.data ? ls::datasets::cifar10(*o.data) : ls::datasets::shapes();
-  if (!o.data) job.note_drawn(model.is_chief(), source);
+  if (!o.data) job.note_drawn(model.is_chief(), source.name(), "a folder with real images");
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto images = source.train() | ls::skip(o.skip) | ls::take(o.take.value_or(all));
   if (images.size() == std::uint64_t{0})

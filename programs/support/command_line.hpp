@@ -1,6 +1,5 @@
 /// \file
-/// Parses the command line of the programs. Included only by their main functions, since
-/// CLI11 takes longer to compile than a network.
+/// Parses the command line of the programs. Included only by program.cpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -304,13 +303,16 @@ inline Options parse(const Program& program, int argc, char** argv) {
     app.add_option("--profile", o.profile,
                    "after training, write a profile of a step (JSON), and print its table")
         ->check(not_empty());
-  if (program.reads_images) {
-    app.add_option("--data", o.data, "folder with the data; default: drawn images")
-        ->check(not_empty());
-    add_whole<std::uint64_t>(app, "--skip", o.skip, "number of images to skip at the start", 0);
-    add_whole<std::uint64_t>(app, "--take", o.take, "maximum number of images to use", 1);
-    app.add_flag("--no-shuffle", no_shuffle, "use the images in the order of the files");
-    app.add_flag("--validate", o.validate, "evaluate on the test images after each epoch");
+  if (program.reads_data) {
+    app.add_option("--data", o.data, program.data)->check(not_empty());
+    add_whole<std::uint64_t>(app, "--skip", o.skip,
+                             fmt::format("number of {} to skip at the start", program.examples), 0);
+    add_whole<std::uint64_t>(app, "--take", o.take,
+                             fmt::format("maximum number of {} to use", program.examples), 1);
+    app.add_flag("--no-shuffle", no_shuffle,
+                 fmt::format("use the {} in the order of the files", program.examples));
+    app.add_flag("--validate", o.validate,
+                 fmt::format("evaluate on the test {} after each epoch", program.examples));
     add_whole<std::size_t>(
         app, "--virtual-shards", o.virtual_shards,
         "slices of a batch, a power of two: equal bits for 1, 2, 4, ... replicas", 1,

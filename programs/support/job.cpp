@@ -68,10 +68,9 @@ void Job::add(std::shared_ptr<lockstep::Callback> callback) {
   callbacks_.push_back(std::move(callback));
 }
 
-void Job::note_drawn(bool is_chief, const lockstep::datasets::Splits& source) {
+void Job::note_drawn(bool is_chief, const std::string& drawn, const std::string& real) {
   if (is_chief && options_.progress != lockstep::ProgressStyle::none)
-    add(std::make_shared<NoteAtStart>("training on " + source.name() +
-                                      "; --data names a folder with real images"));
+    add(std::make_shared<NoteAtStart>("training on " + drawn + "; --data names " + real));
 }
 
 void Job::run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,

@@ -12,7 +12,6 @@
 
 #include <lockstep/concepts/callback.hpp>
 #include <lockstep/core/function_ref.hpp>
-#include <lockstep/data/sources/splits.hpp>
 #include <lockstep/onnx.hpp>
 #include <lockstep/training/fit_options.hpp>
 #include <lockstep/training/history.hpp>
@@ -33,8 +32,9 @@ class Job {
   /// Adds a callback for `train`; its hooks run after those of the report.
   void add(std::shared_ptr<lockstep::Callback> callback);
 
-  /// Logs, once per job, that training uses `source` because the command line names no data.
-  void note_drawn(bool is_chief, const lockstep::datasets::Splits& source);
+  /// Logs, once per job, that training uses the `drawn` examples because the command line names no
+  /// data; --data names `real` ones.
+  void note_drawn(bool is_chief, const std::string& drawn, const std::string& real);
 
   /// Describes the model and the job in the report. Called before anything can fail. Converts a
   /// per-replica batch size to the global one.

@@ -97,7 +97,7 @@ void train_on_mnist(Model& model, Job& job) {
   job.describe(model);
   const Options& o = job.options();
   const auto source = o.data ? ls::datasets::mnist(*o.data) : ls::datasets::digits();
-  if (!o.data) job.note_drawn(model.is_chief(), source);
+  if (!o.data) job.note_drawn(model.is_chief(), source.name(), "a folder with real images");
   const std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   const auto files = source.train();
   check_images(o, "train", files);

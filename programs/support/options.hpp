@@ -21,7 +21,9 @@ struct Program {
   std::size_t batch = 1;
   bool batch_is_per_replica = false;  ///< the default batch is per replica of the job
   double learning_rate = 0.01;
-  bool reads_images = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --virtual-shards
+  bool reads_data = true;  ///< --data, --skip, --take, --no-shuffle, --validate, --virtual-shards
+  std::string data = "folder with the data; default: drawn images";  ///< the help of --data
+  std::string examples = "images";                                   ///< what --skip counts
   bool has_optimizers = false;    ///< --optimizer; --show without workers
   bool has_depths = false;        ///< --depth, --no-augment
   std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option

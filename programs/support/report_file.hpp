@@ -1,6 +1,6 @@
 /// \file
 /// Writes the JSON report of a program. Invariant: the file is complete or absent.
-/// Included only by main functions.
+/// Included only by program.cpp.
 #pragma once
 
 #include <algorithm>

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import zipfile
 
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -216,6 +217,79 @@ class Report(Case):
         self.assertEqual((report["batch"], report["steps"], report["parameters"]), (80, 250, 2))
         self.assertLess(report["epochs"][-1]["loss"], 0.02 * report["epochs"][0]["loss"])
         self.assertNotIn("step_accuracy", report)
+
+
+class Sequences(Case):
+    """sentiment and forecast."""
+
+    def npz(self, **arrays):
+        """numpy.savez of 32-bit integers: (shape, values) by name."""
+        path = self.dir / "data.npz"
+        with zipfile.ZipFile(path, "w") as file:
+            for name, (shape, values) in arrays.items():
+                text = repr({"descr": "<i4", "fortran_order": False, "shape": shape}).ljust(117).encode() + b"\n"
+                file.writestr(f"{name}.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
+                              + struct.pack(f"<{len(values)}i", *values))
+        return path
+
+    def test_sentiment_learns_and_is_a_function_of_the_seed(self):
+        report, done = self.report("sentiment", "--epochs", 3, "--validate", "--quiet")
+        expected = {"program": "sentiment", "strategy": "one_device", "batch": 32, "steps": 750, "seed": 1,
+                    "parameters": 32 * 1000 + 2 * 128 * (32 + 32 + 1) + 65}
+        self.assertEqual({key: report[key] for key in expected}, expected)
+        self.assertEqual([sorted(e) for e in report["epochs"]],
+                         [["accuracy", "loss", "seconds", "val_accuracy", "val_loss"]] * 3)
+        self.assertGreater(report["epochs"][-1]["val_accuracy"], 0.9)
+        self.assertEqual((done.stdout, len(report["step_accuracy"])), ("", 750))
+        runs = [self.report("sentiment", "--take", 64, "--epochs", 1, "--quiet", *seed)[0] for seed in ([], [], ["--seed", 2])]
+        self.assertEqual(runs[0]["weights_sha256"], runs[1]["weights_sha256"])
+        self.assertNotEqual(runs[0]["step_loss"], runs[2]["step_loss"])
+
+    def test_sentiment_reads_npz(self):
+        words = [i % 1000 for i in range(6 * 40)]
+        x, y = ((6, 40), words), ((6,), [0, 1] * 3)
+        report, _ = self.report("sentiment", "--data", self.npz(x_train=x, y_train=y), "--epochs", 2, "--batch", 4, "--quiet")
+        self.assertEqual(report["steps"], 4)
+        self.report("sentiment", "--data", self.npz(x_train=x, y_train=y, x_test=x, y_test=y), "--epochs", 1, "--validate", "--quiet")
+        for name, arrays, says in (("range", {"x_train": (x[0], [1000, *words[1:]])}, "element 0 is 1000"),
+                                   ("label", {"y_train": (y[0], [2] * 6)}, "element 0 is 2"),
+                                   ("steps", {"x_train": ((6, 39), words[6:])}, "(39)"),
+                                   ("test", {}, "x_test")):
+            with self.subTest(name):
+                path = self.npz(**{"x_train": x, "y_train": y, **arrays})
+                report, done = self.report("sentiment", "--data", path, "--validate", "--quiet", code=1)
+                self.assertIn(says, report["error"])
+                self.assertIn(str(path), done.stderr)
+
+    def test_forecast_is_better_than_the_last_value(self):
+        report, done = self.report("forecast")
+        self.assertEqual((report["steps"], report["parameters"]), (750, 3 * 32 * (1 + 32 + 2) + 33))
+        self.assertNotIn("step_accuracy", report)
+        error, naive = map(float, re.search(r"last 600 values: (\S+); .*: (\S+)\n$", done.stdout).groups())
+        self.assertLess(error, 0.25 * naive)
+        self.assertGreater(error, 0.09)  # the variance of the noise
+        self.assertEqual(self.report("forecast", "--quiet")[0]["weights_sha256"], report["weights_sha256"])
+
+    def test_forecast_reads_the_last_column_of_a_csv_file(self):
+        series = [math.sin(i / 3) + i % 5 for i in range(200)]
+        path = self.dir / "series.csv"
+        path.write_text("day,value\n" + "".join(f"2026-{i},{v!r}\n" for i, v in enumerate(series)))
+        report, done = self.report("forecast", "--data", path, "--epochs", 2, "--validate")
+        self.assertEqual(report["steps"], 2 * math.ceil((160 - 24) / 32))
+        naive = sum((series[i] - series[i - 1]) ** 2 for i in range(160, 200)) / 40
+        self.assertIn(f"of the last value as forecast: {naive:.4f}\n", done.stdout)
+        # The loss is of values scaled by mean and deviation of the first 160.
+        mean = sum(series[:160]) / 160
+        variance = sum((v - mean) ** 2 for v in series[:160]) / 160
+        error = float(re.search(r"last 40 values: (\S+);", done.stdout)[1])
+        self.assertAlmostEqual(report["epochs"][-1]["val_loss"] * variance, error, delta=1e-4)
+        for text, says in (("day,value\n1,2\n2,x\n", "line 3, column 2 ('value'): 'x'"), ("day,value\n1\n", "line 2"),
+                           ("1\n2\n", "line 1"), ("value\n1\n", "at least 32"), ("value\n" + "3\n" * 99, "constant"), ("", "is empty")):
+            with self.subTest(text[:20]):
+                path.write_text(text)
+                report, done = self.report("forecast", "--data", path, code=1)
+                self.assertIn(says, done.stderr)
+                self.assertIn(str(path), report["error"])
 
 
 class Replicas(Case):
