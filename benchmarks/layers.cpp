@@ -165,6 +165,7 @@ void attend(benchmark::State& state, int steps, bool is_causal, Timed pass) {
                             floats(),
                             floats(),
                             nullptr,
+                            nullptr,
                             floats(),
                             bench.floats(count * op.rows()),
                             bench.bytes(prepared.scratch_bytes()),

@@ -59,6 +59,13 @@ struct Recurrent
           ls::GRU<4, ls::reset_after(false), ls::return_sequences, ls::recurrent_dropout(0.5)>,
           ls::Bidirectional<ls::SimpleRNN<3, ls::no_bias, ls::return_sequences>, ls::Multiply>,
           ls::LSTM<4, ls::go_backwards>> {};
+struct Attention
+    : ls::Sequential<
+          ls::Input<6, 5>, ls::PositionEmbedding<8>,
+          ls::MultiHeadAttention<3, 4, ls::value_dim(2), ls::output_shape(8), ls::dropout(0.5)>,
+          ls::MultiHeadAttention<2, 6, ls::causal, ls::no_bias, ls::rotary(100, 2)>,
+          ls::GroupedQueryAttention<4, 2, 6, ls::sliding_window(2), ls::rotary_pairs()>,
+          ls::GroupedQueryAttention<4, 1, 3, ls::causal, ls::sliding_window(3), ls::no_bias>> {};
 struct Depthwise
     : ls::Sequential<ls::Input<9, 8, 3>, ls::DepthwiseConv2D<3, ls::depth_multiplier(2), ls::gelu>,
                      ls::DepthwiseConv2D<ls::kernel(2, 3), same, strides(2), ls::no_bias>,
@@ -252,6 +259,14 @@ struct Graph
                 ls::Out<"three", ls::From<"w">, Steps>,
                 ls::Out<"logits", ls::From<"w">, ls::TiedDense<"tokens">>> {};
 
+using Attends = ls::Shared<"attends", ls::MultiHeadAttention<2, 3, ls::causal>>;
+struct CrossAttention
+    : ls::Graph<ls::In<"query", 4, 3>, ls::In<"value", 5, 3>, ls::In<"key", 5, 4>,
+                ls::Out<"two", ls::From<"query", "value">, ls::MultiHeadAttention<2, 4>>,
+                ls::Out<"three", ls::From<"query", "value", "key">,
+                        ls::GroupedQueryAttention<4, 2, 3, ls::sliding_window(2)>>,
+                ls::Out<"twice", ls::From<"query">, Attends, Attends>> {};
+
 // Whole models.
 struct MnistCnn
     : ls::Sequential<ls::Input<28, 28, 1>, ls::Conv2D<32, 3>, ls::ReLU, ls::MaxPooling2D<>,
@@ -337,6 +352,8 @@ int main(int argc, char** argv) {
     run<Conv2D>(folder, "conv2d", back);
     run<Conv1D>(folder, "conv1d", back);
     run<Recurrent>(folder, "recurrent", back);
+    run<Attention>(folder, "attention", back);
+    run<CrossAttention>(folder, "cross_attention", back);
     run<Groups>(folder, "groups", back);
     run<Slopes>(folder, "slopes", back);
     run<Resized>(folder, "resized", back);

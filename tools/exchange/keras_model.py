@@ -222,8 +222,65 @@ class SpaceToDepth(_Blocks):
                                  (-1, height // size, width // size, channels * size**2))
 
 
+@keras.saving.register_keras_serializable(package="lockstep")
+class PositionEmbedding(keras.layers.Layer):
+    """Learned vectors of the steps, added to them."""
+
+    def __init__(self, sequence_length, **options):
+        super().__init__(**options)
+        self.sequence_length = sequence_length
+
+    def build(self, input_shape):
+        self.embeddings = self.add_weight(shape=(self.sequence_length, input_shape[-1]), name="embeddings")
+
+    def call(self, inputs):
+        return inputs + self.embeddings[:inputs.shape[1]]
+
+    def get_config(self):
+        return {**super().get_config(), "sequence_length": self.sequence_length}
+
+
+class _Rotary:
+    """Attention with rotary positions."""
+
+    def __init__(self, max_wavelength, scaling_factor, pairs, **options):
+        super().__init__(**options)
+        self.rotary = {"max_wavelength": max_wavelength, "scaling_factor": scaling_factor, "pairs": pairs}
+
+    def _turned(self, x):
+        """x: (batch, steps, heads, size)"""
+        ops, (steps, heads, size) = keras.ops, x.shape[1:]
+        frequency = self.rotary["max_wavelength"] ** (-numpy.arange(0, size, 2) / size)
+        angle = numpy.arange(steps)[:, None] / self.rotary["scaling_factor"] * frequency
+        axis = -1 if self.rotary["pairs"] else -2
+        angle = ops.cast(numpy.expand_dims(angle, (1, axis)), x.dtype)
+        a, b = ops.split(ops.reshape(x, (-1, steps, heads, *((size // 2, 2) if axis == -1 else (2, size // 2)))), 2, axis=axis)
+        cosine, sine = ops.cos(angle), ops.sin(angle)
+        return ops.reshape(ops.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=axis),
+                           (-1, steps, heads, size))
+
+    def _compute_attention(self, query, key, *arguments, **options):
+        return super()._compute_attention(self._turned(query), self._turned(key), *arguments, **options)
+
+    def get_config(self):
+        return {**super().get_config(), **self.rotary}
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class RotaryAttention(_Rotary, keras.layers.MultiHeadAttention):
+    pass
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class GroupedRotaryAttention(_Rotary, keras.layers.GroupQueryAttention):
+    pass
+
+
 # Layers of this file.
-OWN = {"Function": Function, "RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth, "InputLayer": RowPart}
+OWN = {"Function": Function, "PositionEmbedding": PositionEmbedding, "RandomCrop": RandomCrop, "SliceAxis": SliceAxis, "DepthToSpace": DepthToSpace, "SpaceToDepth": SpaceToDepth, "InputLayer": RowPart}
+# Attention without and with rotary positions.
+ATTENTION = {"MultiHeadAttention": (keras.layers.MultiHeadAttention, RotaryAttention),
+             "GroupedQueryAttention": (keras.layers.GroupQueryAttention, GroupedRotaryAttention)}
 
 
 def _output_padding(layer):
@@ -289,6 +346,15 @@ def _layer(layer):
         return keras.layers.Conv2DTranspose(**config, output_padding=_output_padding(layer), name=name)
     if kind == "RandomZoom" and config.pop("keeps_aspect"):
         config["width_factor"] = None
+    if kind in ATTENTION:
+        del config["use_causal_mask"]  # an argument of the call
+        config["sliding_window"] = config["sliding_window"] or None
+        plain, rotary = ATTENTION[kind]
+        if config["max_wavelength"]:
+            return rotary(**config, name=name)
+        for option in ("max_wavelength", "scaling_factor", "pairs"):
+            del config[option]
+        return plain(**config, name=name)
     if kind in OWN:
         return OWN[kind](**config, name=name)
     if kind == "RandomCutout":
@@ -309,11 +375,14 @@ def _variables(layer):
     if isinstance(layer, TiedDense):
         return {}
     found = {}
+    within = isinstance(layer, tuple(plain for plain, _ in ATTENTION.values()))  # "query/kernel"
     for v in layer.weights:
-        if v.name in found:
-            raise ModelFileError(f"layer '{layer.name}' has two variables called '{v.name}', as no layer of lockstep; split it")
-        if v.name not in ("seed_generator_state", "count"):
-            found[v.name] = v
+        if v.name in ("seed_generator_state", "count"):
+            continue
+        name = "/".join(v.path.split("/")[-2:]) if within else v.name
+        if name in found:
+            raise ModelFileError(f"layer '{layer.name}' has two variables called '{name}', as no layer of lockstep; split it")
+        found[name] = v
     return found
 
 
@@ -331,7 +400,11 @@ def _built(layer, inputs, tensors, layers):
         else:
             built = _layer(layer)
             layers[layer["name"]] = built, layer
-        output = built(inputs if len(inputs) > 1 else inputs[0])
+        if layer["class_name"] in ATTENTION:
+            output = built(*(inputs + inputs[-1:])[:max(2, len(inputs))],
+                           use_causal_mask=layer["config"]["use_causal_mask"])
+        else:
+            output = built(inputs if len(inputs) > 1 else inputs[0])
     except ModelFileError:
         raise
     except Exception as error:  # Keras and its backends raise many kinds

@@ -112,6 +112,72 @@ class AveragePooling(nn.Module):
         return pool(functional.pad(x, self.pads), self.size, self.strides) / pool(inside, self.size, self.strides)
 
 
+class Attention(nn.Module):
+    """Attention of lockstep, whose kernels are (features, heads, size). Its inputs are the query, the value and the key; one
+    that is left out is the one before it."""
+
+    def __init__(self, config, shapes, output):
+        super().__init__()
+        self.config = config
+        heads = config.get("num_heads", config.get("num_query_heads"))
+        of_keys = config.get("num_key_value_heads", heads)
+        size = config.get("key_dim", config.get("head_dim"))
+        values = config.get("value_dim", size)
+        query, value, key = (shapes + shapes[-1:] * 2)[:3]
+        for name, shape in (("query", (query[-1], heads, size)), ("key", (key[-1], of_keys, size)),
+                            ("value", (value[-1], of_keys, values)), ("attention_output", (heads, values, output))):
+            self.register_parameter(name + "_kernel", nn.Parameter(torch.zeros(shape)))
+            if config["use_bias"]:
+                bias = shape[-1:] if name == "attention_output" else shape[1:]
+                self.register_parameter(name + "_bias", nn.Parameter(torch.zeros(bias)))
+
+    def tensors(self):
+        return {name.replace("_kernel", "/kernel").replace("_bias", "/bias"): Tensor(self, name)
+                for name, _ in self.named_parameters()}
+
+    def _turned(self, x):
+        """Rotary positions: x (batch, heads, steps, size)."""
+        wavelength, size = self.config["max_wavelength"], x.shape[-1]
+        if not wavelength:
+            return x
+        frequency = wavelength ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] / self.config["scaling_factor"] * frequency
+        cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        a, b = (x[..., ::2], x[..., 1::2]) if self.config["pairs"] else x.chunk(2, -1)
+        turned = a * cosine - b * sine, b * cosine + a * sine
+        return torch.stack(turned, -1).flatten(-2) if self.config["pairs"] else torch.cat(turned, -1)
+
+    def forward(self, *inputs):
+        query, value, key = (inputs + inputs[-1:] * 2)[:3]
+        own = dict(self.named_parameters())
+
+        def projected(x, name):
+            y = torch.einsum("btd,dnh->btnh", x, own[name + "_kernel"])
+            return (y + own[name + "_bias"] if self.config["use_bias"] else y).transpose(1, 2)
+
+        q, k = self._turned(projected(query, "query")), self._turned(projected(key, "key"))
+        distance = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])[None, :]
+        allowed = (distance >= 0) if self.config["use_causal_mask"] else torch.full_like(distance, True, dtype=torch.bool)
+        if self.config["sliding_window"]:
+            allowed = allowed & (distance.abs() < self.config["sliding_window"])
+        dropout = self.config["dropout"] if self.training else 0.0
+        o = functional.scaled_dot_product_attention(q, k, projected(value, "value"), attn_mask=allowed.to(q.device),
+                                                    dropout_p=dropout, enable_gqa=True)
+        y = torch.einsum("bnth,nhe->bte", o, own["attention_output_kernel"])
+        return y + own["attention_output_bias"] if self.config["use_bias"] else y
+
+
+class PositionEmbedding(nn.Module):
+    """Learned vectors of the steps, added to them."""
+
+    def __init__(self, length, features):
+        super().__init__()
+        self.embeddings = nn.Parameter(torch.zeros(length, features))
+
+    def forward(self, x):
+        return x + self.embeddings[:x.shape[1]]
+
+
 class Dot(nn.Module):
     """Dot products along an axis of each input; of vectors of length 1 with `normalizes`."""
 
@@ -382,6 +448,12 @@ def _module(layer):
     if kind == "LayerNormalization":
         built = nn.LayerNorm(shape[-1], config["epsilon"])
         return built, _normalized(built, config, {})
+    if kind in ("MultiHeadAttention", "GroupedQueryAttention"):
+        built = Attention(config, layer["input_shapes"], layer["output_shape"][-1])
+        return built, built.tensors()
+    if kind == "PositionEmbedding":
+        built = PositionEmbedding(config["sequence_length"], shape[-1])
+        return built, {"embeddings": Tensor(built, "embeddings")}
     if kind == "RMSNormalization":
         built = nn.RMSNorm(shape[-1], config["epsilon"])
         return built, {"scale": Tensor(built, "weight")}

@@ -5,6 +5,7 @@
 ///   Embedding<V, U, mask_zero>     makes a mask from its input: MakesMask
 ///   Dropout, Dense, ...            pass on the mask of their input: PassesMask
 ///   LSTM, GRU, ...                 have the mask as a second operand: ReadsMask
+///   MultiHeadAttention, ...        have the masks of all operands after them: ReadsMasks
 /// \endcode
 /// Any other layer drops the mask. Invariant: a model without a layer that makes a mask has no
 /// nodes, kernels and memory for masks.
@@ -20,12 +21,12 @@
 namespace lockstep {
 
 /// y[n, s] = 1 if x[n, s, ..] differs from `value` in some element, otherwise 0. Of two masks: 1
-/// where one of them is.
+/// where one of them is, or where both are.
 struct MaskOp {
-  static constexpr std::string_view members = "in mask_value .merges";
+  static constexpr std::string_view members = "in mask_value .merges .both";
   Shape in;
   float value = 0;
-  bool merges = false;
+  bool merges = false, both = false;
   constexpr Shape out() const { return shape(in[0]); }
   /// Elements of a step.
   constexpr std::size_t width() const { return in.size() / static_cast<std::size_t>(in[0]); }
@@ -67,6 +68,11 @@ concept ReadsMask = requires {
   requires L::reads_mask;
   L::op(Shape{}, Shape{});
 };
+/// A layer whose op takes the places among the operands of the first operand's mask, and of the mask of
+/// the others, or of the first one if there are none; 0: there is no mask.
+template <class L>
+concept ReadsMasks =
+    requires(decltype(L::op(Shape{})) op) { op.read_masks(std::size_t{}, std::size_t{}); };
 /// A layer whose output has the mask of its input.
 template <class L>
 concept PassesMask = requires { requires L::supports_masking; };

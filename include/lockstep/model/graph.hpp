@@ -176,9 +176,11 @@ struct NodeCount {
   constexpr ValueId add_layer(Failure::Kind, ValueId v, Operands... more) {
     constexpr int own = HasActivation<L> ? 2 : 1;
     nodes += own;
-    operands += own + sizeof...(more) + (ReadsMask<L> ? 1 : 0);
+    operands += own + sizeof...(more) + (ReadsMask<L> ? 1 : ReadsMasks<L> ? 2 : 0);
     if constexpr (MakesMask<L>) add_mask(1);
-    if constexpr (sizeof...(more) > 0 && PassesMask<L>)
+    if constexpr (ReadsMasks<L>) {
+      if (sizeof...(more) > 1 && masks > 0) add_mask(2);
+    } else if constexpr (sizeof...(more) > 0 && PassesMask<L>)
       for (std::size_t i = 0; i < sizeof...(more) && masks > 0; ++i) add_mask(2);
     if constexpr (JoinsSteps<L>)  // that of another value without a mask, and theirs
       for (int i = 0; i < 2 && masks > 0; ++i) add_mask(1);
@@ -329,7 +331,21 @@ struct Graph {
     bool reads_row = false;
     if constexpr (has_parts && sizeof...(more) == 0 && requires { op.of_row(0, 0); })
       reads_row = read_row(op, v);
+    [[maybe_unused]] ValueId of_first{}, of_others{};  // masks
+    if constexpr (Masks > 0 && ReadsMasks<L>) {
+      constexpr std::size_t operands_before = 1 + sizeof...(more);
+      of_first = mask_of[v];
+      of_others = both_masks(v, more...);
+      const bool differ = is_computed(of_first) && of_first != of_others;
+      op.read_masks(is_computed(of_first) ? operands_before : 0,
+                    is_computed(of_others) ? operands_before + (differ ? 1 : 0) : 0);
+    }
     Node& n = push(op, {v, more...}, L::name, next_ordinal(L::name));
+    if constexpr (Masks > 0 && ReadsMasks<L>) {
+      if (is_computed(of_first)) operand[operands++] = of_first;
+      if (is_computed(of_others) && of_others != of_first) operand[operands++] = of_others;
+      n.operands_end = operands;
+    }
     n.class_name = class_name<L>();
     n.reads_row = reads_row;
     const std::size_t weights_read = weights_of(op), state_read = state_of(op);
@@ -343,7 +359,7 @@ struct Graph {
       if constexpr (MakesMask<L>)
         mask_of[out] = add_mask(L::mask(value[v]), {v});
       else if constexpr (PassesMask<L>)
-        mask_of[out] = ReadsMask<L> ? mask_of[v] : merged_mask<L>(v, more...);
+        mask_of[out] = ReadsMask<L> || ReadsMasks<L> ? mask_of[v] : merged_mask<L>(v, more...);
     }
     return out;
   }
@@ -507,6 +523,16 @@ struct Graph {
   constexpr ValueId either_mask(ValueId a, ValueId b, More... more) {
     if (!is_computed(a) || !is_computed(b)) return ValueId::batch;
     return either_mask(a == b ? a : add_mask(MaskOp{value[a], 0, true}, {a, b}), more...);
+  }
+
+  /// The mask of the operands after the first, or of the first one if there are none: a step is padding
+  /// if it is in one of them.
+  constexpr ValueId both_masks(ValueId first) { return mask_of[first]; }
+  constexpr ValueId both_masks(ValueId, ValueId value_operand) { return mask_of[value_operand]; }
+  constexpr ValueId both_masks(ValueId, ValueId value_operand, ValueId key_operand) {
+    const ValueId a = mask_of[value_operand], b = mask_of[key_operand];
+    if (!is_computed(a) || a == b) return b;
+    return is_computed(b) ? add_mask(MaskOp{value[a], 0, true, true}, {a, b}) : a;
   }
 
   static constexpr int part_type = index_in<RowSliceOp>(Ops{});

@@ -14,6 +14,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/functions/tape.hpp"
+#include "lockstep/layers/attention/dot_product_attention.hpp"
 #include "lockstep/layers/preprocessing/center_crop.hpp"
 #include "lockstep/layers/preprocessing/random_crop.hpp"
 #include "lockstep/layers/preprocessing/resized_image.hpp"
@@ -119,6 +120,8 @@ class LayerForm {
     if (c == "Normalization") return normalization();
     if (c == "Rescaling") return rescaling();
     if (c == "Embedding") return embedding();
+    if (c == "PositionEmbedding") return position_embedding();
+    if (c == "MultiHeadAttention" || c == "GroupedQueryAttention") return attention();
     if (c == "TiedDense") return tied_dense();
     if (c == "InputLayer") return row_part();
     if (c == "PReLU") return prelu();
@@ -430,6 +433,98 @@ class LayerForm {
     return value(node("Gather", {constant("embeddings", required("embeddings")), index},
                       {{"axis", std::int64_t{0}}}),
                  Channels::last);
+  }
+  [[gnu::cold]] Value position_embedding() {
+    Weights w = required("embeddings");
+    w.extents[0] = in_shape()[0];
+    w.values.resize(in_shape().size());
+    return value(node("Add", {in(Channels::last), constant("embeddings", w)}), Channels::last);
+  }
+
+  /// The product of x and a kernel of an attention layer, as a matrix with `columns`, and its bias.
+  [[gnu::cold]] std::string projected(const std::string& name, const std::string& x,
+                                      std::int64_t columns) {
+    Weights w = required(name + "/kernel");
+    w.extents = {static_cast<std::int64_t>(w.values.size()) / columns, columns};
+    const std::string y = node("MatMul", {x, constant(name + "/kernel", w)});
+    Weights bias = weights(name + "/bias");
+    bias.extents = {columns};
+    return bias.values.empty() ? y : node("Add", {y, constant(name + "/bias", bias)});
+  }
+  /// x (n, steps, heads * size) with rotary positions, in parts of a head.
+  [[gnu::cold]] std::string turned(const std::string& x, std::int64_t steps, std::int64_t heads,
+                                   std::int64_t size) {
+    const bool pairs = std::get<bool>(*layer_.option("pairs"));
+    const std::int64_t axis = pairs ? 4 : 3, half = size / 2;
+    Weights cosine{pairs ? Numbers{steps, 1, half, 1} : Numbers{steps, 1, 1, half}, {}},
+        sine{cosine};
+    for (std::int64_t s = 0; s < steps; ++s)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double frequency =
+            std::pow(static_cast<double>(number("max_wavelength")),
+                     -2.0 * static_cast<double>(i) / static_cast<double>(size));
+        const double angle = static_cast<double>(s) / number("scaling_factor") * frequency;
+        cosine.values.push_back(static_cast<float>(std::cos(angle)));
+        sine.values.push_back(static_cast<float>(std::sin(angle)));
+      }
+    const std::string c = constant("cosine", cosine), s = constant("sine", sine),
+                      parts = node("Reshape",
+                                   {x, list("parts", pairs ? Numbers{0, steps, heads, half, 2}
+                                                           : Numbers{0, steps, heads, 2, half})});
+    const auto part = [&](std::int64_t i) {
+      return node("Slice", {parts, list("begin", {i}), list("end", {i + 1}), list("axis", {axis})});
+    };
+    const std::string a = part(0), b = part(1);
+    return node("Concat",
+                {node("Sub", {node("Mul", {a, c}), node("Mul", {b, s})}),
+                 node("Add", {node("Mul", {b, c}), node("Mul", {a, s})})},
+                {{"axis", axis}});
+  }
+  /// Queries, keys or values of the heads, with the axes n, steps, groups, heads of a group, size in
+  /// this order.
+  [[gnu::cold]] std::string heads(const std::string& name, std::size_t operand, std::int64_t groups,
+                                  const Numbers& order) {
+    const Weights kernel = required(name + "/kernel");  // (features, heads, size)
+    const std::int64_t steps = inputs_[operand]->shape()[0], count = kernel[1], size = kernel[2];
+    std::string y = projected(name, in(Channels::last, operand), count * size);
+    if (name != "value" && number("max_wavelength") > 0) y = turned(y, steps, count, size);
+    y = node("Reshape", {y, list("heads", {0, steps, groups, count / groups, size})});
+    return node("Transpose", {y}, {{"perm", order}});
+  }
+  /// MultiHeadAttention and GroupedQueryAttention.
+  [[gnu::cold]] Value attention() {
+    const std::size_t value_operand = inputs_.size() > 1 ? 1 : 0, key_operand = inputs_.size() - 1;
+    const int queries = in_shape()[0], keys = inputs_[key_operand]->shape()[0];
+    const std::int64_t groups = required("key/kernel")[1];
+    const Weights output = required("attention_output/kernel");  // (heads, size, features)
+    const std::string q = heads("query", 0, groups, {0, 2, 3, 1, 4}),
+                      k = heads("key", key_operand, groups, {0, 2, 3, 4, 1}),
+                      v = heads("value", value_operand, groups, {0, 2, 3, 1, 4});
+    const float scale = 1 / std::sqrt(static_cast<float>(required("query/kernel")[2]));
+    std::string p =
+        node("Mul", {node("MatMul", {q, k}), graph_.constant(layer_.name + "/scale", scale)});
+    DotProductAttentionOp op;
+    op.queries = queries;
+    op.keys = keys;
+    op.rules.causal = std::get<bool>(*layer_.option("use_causal_mask"));
+    op.rules.window = static_cast<int>(whole("sliding_window"));
+    Weights excluded{{queries, keys}, {}}, has_keys{{queries, 1}, {}};
+    for (int i = 0; i < queries; ++i) {
+      const auto [first, last] = op.keys_of(i);
+      for (int j = 0; j < keys; ++j)
+        excluded.values.push_back(first <= j && j < last ? 0.0f : -1e9f);
+      has_keys.values.push_back(first < last ? 1.0f : 0.0f);
+    }
+    if (op.rules.causal || op.rules.window > 0)
+      p = node("Add", {p, constant("excluded", excluded)});
+    p = node("Softmax", {p}, {{"axis", std::int64_t{-1}}});
+    if (std::count(has_keys.values.begin(), has_keys.values.end(), 0.0f) > 0)
+      p = node("Mul", {p, constant("has_keys", has_keys)});
+    const std::string o =
+        node("Transpose", {node("MatMul", {p, v})}, {{"perm", Numbers{0, 3, 1, 2, 4}}});
+    const std::string rows =
+        node("Reshape", {o, list("rows", {0, queries, output[0] * output[1]})});
+    return value(projected("attention_output", rows, output[2]), Channels::last);
   }
   [[gnu::cold]] Value tied_dense() {
     const std::string name = first_.parameters.front().name.substr(first_.name.size() + 1);

@@ -24,7 +24,7 @@ using Numbers = std::vector<double>;
 struct Call {
   lockstep::DotProductAttentionOp op;
   std::size_t count = 1;
-  Numbers q, k, v, mask, d_o;
+  Numbers q, k, v, mask, query_mask, d_o;
   bool training = true;
   std::uint64_t seed = 3, pass = 5, key = 7, first_ordinal = 11;
 };
@@ -41,6 +41,7 @@ inline Call call_of(const lockstep::DotProductAttentionOp& op, std::size_t count
           rounded_normal(count * op.q_size(), 1),
           rounded_normal(count * op.k_size(), 2),
           rounded_normal(count * op.v_size(), 3),
+          {},
           {},
           rounded_normal(count * op.o_size(), 4)};
 }
@@ -69,6 +70,11 @@ inline Call generated(lockstep::Philox& g, int longest) {
     for (double& m : call.mask) m = one_of(g, 0, 1);
     if (count > 0) std::fill_n(call.mask.begin(), op.keys, 0.0);  // the first example: no key
   }
+  lockstep::Philox apart = g;  // so that masks of queries change no shapes
+  if (one_of(apart, 0, 0, 1) == 1) {
+    call.query_mask.resize(count * static_cast<std::size_t>(op.queries));
+    for (double& m : call.query_mask) m = one_of(apart, 0, 1);
+  }
   return call;
 }
 
@@ -94,6 +100,9 @@ inline Numbers turned(const lockstep::DotProductAttentionOp& op, const double* h
 inline bool attends(const Call& c, std::size_t n, int i, int j) {
   if (c.op.rules.causal && j > i) return false;
   if (c.op.rules.window > 0 && std::abs(i - j) >= c.op.rules.window) return false;
+  if (!c.query_mask.empty() &&
+      c.query_mask[n * static_cast<std::size_t>(c.op.queries) + static_cast<std::size_t>(i)] == 0)
+    return false;
   return c.mask.empty() ||
          c.mask[n * static_cast<std::size_t>(c.op.keys) + static_cast<std::size_t>(j)] != 0;
 }
@@ -181,8 +190,9 @@ Result run(const D& device, const Call& c) {
   auto context = device.open(1, 0);
   [[maybe_unused]] const auto scope = context.scope();
   DeviceArray<D, A> q(context, as<A>(c.q)), k(context, as<A>(c.k)), v(context, as<A>(c.v)),
-      mask(context, as<A>(c.mask)), d_o(context, as<A>(c.d_o)), o(context, c.d_o.size()),
-      dq(context, c.q.size()), dk(context, c.k.size()), dv(context, c.v.size());
+      mask(context, as<A>(c.mask)), query_mask(context, as<A>(c.query_mask)),
+      d_o(context, as<A>(c.d_o)), o(context, c.d_o.size()), dq(context, c.q.size()),
+      dk(context, c.k.size()), dv(context, c.v.size());
   DeviceArray<D, T> log_sums(context, c.count * c.op.rows());
   auto prepared = K::prepare(c.op, context, c.count);
   GroupOfOne group;
@@ -195,6 +205,7 @@ Result run(const D& device, const Call& c) {
                               k.data(),
                               v.data(),
                               c.mask.empty() ? nullptr : mask.data(),
+                              c.query_mask.empty() ? nullptr : query_mask.data(),
                               o.data(),
                               log_sums.data(),
                               nullptr,
@@ -231,8 +242,8 @@ void check(const D& device, const Call& c, double allowed) {
                    << ", heads " << c.op.heads << " of " << c.op.kv_heads << ", sizes "
                    << c.op.key_dim << " and " << c.op.value_dim << ", causal " << c.op.rules.causal
                    << ", window " << c.op.rules.window << ", dropout " << c.op.rules.dropout
-                   << ", masked " << !c.mask.empty() << ", wavelength "
-                   << c.op.rules.rotary.max_wavelength);
+                   << ", masked " << !c.mask.empty() << ", queries masked " << !c.query_mask.empty()
+                   << ", wavelength " << c.op.rules.rotary.max_wavelength);
   const Result expected = formula(c), result = run(device, c);
   CHECK(error(result.o, expected.o, 0.1) < allowed);
   CHECK(error(result.dq, expected.dq, 0.1) < allowed);

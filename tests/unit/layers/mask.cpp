@@ -37,11 +37,31 @@ struct JoinedMasks : ls::Graph<ls::In<"x", 2, 2>, ls::Let<"masked", ls::From<"x"
                                ls::Let<"its", ls::From<"masked">, ls::Shared<"mean", Mean>>,
                                ls::Let<"plain", ls::From<"x">, ls::Shared<"mean", Mean>>,
                                ls::Out<"y", ls::From<"all", "its", "plain">, ls::Concatenate>> {};
+struct Attention : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                                  ls::MultiHeadAttention<2, 4>> {};
+struct CausalAttention
+    : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                     ls::MultiHeadAttention<2, 4, ls::value_dim(2), ls::causal>> {};
+struct GroupedAttention
+    : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                     ls::GroupedQueryAttention<4, 2, 4, ls::causal, ls::no_bias>> {};
+struct MeanOfAttention
+    : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::MultiHeadAttention<2, 4>,
+                     ls::GlobalAveragePooling1D, ls::Dense<2>> {};
+struct CrossAttention
+    : ls::Graph<ls::In<"query", ls::Integers<4>>, ls::In<"value", ls::Integers<5>>,
+                ls::In<"key", ls::Integers<5>>,
+                ls::Let<"q", ls::From<"query">, ls::Embedding<7, 3, ls::mask_zero>>,
+                ls::Let<"v", ls::From<"value">, ls::Embedding<7, 2, ls::mask_zero>>,
+                ls::Let<"k", ls::From<"key">, ls::Embedding<7, 3, ls::mask_zero>>,
+                ls::Out<"mean", ls::From<"q", "v", "k">, ls::MultiHeadAttention<2, 4>,
+                        ls::GlobalAveragePooling1D>> {};
 
 /// Compares outputs and gradients of the weights with Keras'.
 template <class Net>
-void meets_masked_net(const std::string& name, int parameters) {
-  const golden::GoldenFile file("recurrent");
+void meets_masked_net(const std::string& name, int parameters,
+                      const std::string& recorded = "recurrent") {
+  const golden::GoldenFile file(recorded);
   const auto all = [&](const std::string& part) {
     std::vector<double> flat;
     for (int i = 0; i < parameters; ++i)
@@ -71,6 +91,14 @@ TEST_CASE("masks reach the layers that Keras gives them to") {
   STATIC_CHECK(last_operands<MaskedWords>() == 2);
   STATIC_CHECK(last_operands<MaskedGroups>() == 2);
   STATIC_CHECK(last_operands<Unmasked>() == 1);  // a convolution drops the mask
+}
+
+TEST_CASE("attention reads the masks of its operands and passes on the query's, as in Keras") {
+  meets_masked_net<Attention>("attention", 9, "attention_masks");
+  meets_masked_net<CausalAttention>("attention_causal", 9, "attention_masks");
+  meets_masked_net<GroupedAttention>("grouped_attention", 5, "attention_masks");
+  meets_masked_net<MeanOfAttention>("mean_of_attention", 11, "attention_masks");
+  meets_masked_net<CrossAttention>("cross_attention", 11, "attention_masks");
 }
 
 TEST_CASE("a step of merged values is padding if it is in both") {

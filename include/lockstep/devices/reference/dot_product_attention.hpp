@@ -127,7 +127,8 @@ struct Kernel<DotProductAttentionOp, Reference<T>> {
     for (std::size_t n = 0; n < io.step.count; ++n)
       for (std::size_t h = 0; h < heads; ++h)
         for (std::size_t i = 0; i < queries; ++i) {
-          const Op::Keys keys = op.keys_of(static_cast<int>(i));
+          const bool masked = io.query_mask != nullptr && io.query_mask[n * queries + i] == T(0);
+          const Op::Keys keys = masked ? Op::Keys{0, 0} : op.keys_of(static_cast<int>(i));
           const std::size_t place = (n * queries + i) * heads + h;
           each(Row{n, h, i, (n * heads + h) * queries + i,
                    place * static_cast<std::size_t>(op.key_dim),

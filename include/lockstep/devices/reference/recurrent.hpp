@@ -32,13 +32,13 @@ struct ScalarActivation {
 
 }  // namespace detail
 
-/// Forward saves the slots of each step, then the states, `units` numbers each.
+/// Forward saves the z_count of each step, then the states, `units` numbers each.
 template <detail::IsRecurrent O, class T>
 struct Kernel<O, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
   using D = Reference<T>;
   static constexpr bool keeps_x = true, skips_dw = true;
-  static constexpr std::size_t vectors = std::size_t{O::slots} + std::size_t{O::states};
+  static constexpr std::size_t vectors = std::size_t{O::z_count} + std::size_t{O::states};
   static constexpr std::size_t saved(const O& op) {
     return op.layer.steps() * vectors * op.layer.width() * sizeof(T);
   }
@@ -67,8 +67,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
                      : s == steps - 1       ? io.y + n * u
                                             : nullptr;
         if (example.is_padding(s)) {
-          std::fill_n(row, slot(O::slots) * u, T(0));
-          std::copy_n(before, slot(O::states) * u, row + slot(O::slots) * u);
+          std::fill_n(row, slot(O::z_count) * u, T(0));
+          std::copy_n(before, slot(O::states) * u, row + slot(O::z_count) * u);
           if (y != nullptr) std::copy_n(layer.zero_output ? p.zeros.data() : before, u, y);
           continue;
         }
@@ -97,9 +97,9 @@ struct Kernel<O, Reference<T>> : KernelTraits {
             T state[O::states];
             load(state, before, u, j);
             O::forward(activations, z, state);
-            for (int k = 0; k < O::states; ++k) row[slot(O::slots + k) * u + j] = state[k];
+            for (int k = 0; k < O::states; ++k) row[slot(O::z_count + k) * u + j] = state[k];
           });
-        if (y != nullptr) std::copy_n(row + slot(O::slots) * u, u, y);
+        if (y != nullptr) std::copy_n(row + slot(O::z_count) * u, u, y);
       }
     }
   }
@@ -129,7 +129,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
           with_slots(row, u, j, [&](auto& z) {
             T states[2][O::states], d[O::states];
             load(states[0], before, u, j);
-            load(states[1], row + slot(O::slots) * u, u, j);
+            load(states[1], row + slot(O::z_count) * u, u, j);
             load(d, p.d.data(), u, j);
             O::backward(activations, z, states[0], states[1], d);
             for (int k = 0; k < O::states; ++k) p.d[slot(k) * u + j] = d[k];
@@ -191,7 +191,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
   /// The sums of a step begin with the bias.
   static void bias(const O& op, const T* w, T* row) {
     const std::size_t u = op.layer.width();
-    std::fill_n(row, slot(O::slots) * u, T(0));
+    std::fill_n(row, slot(O::z_count) * u, T(0));
     if (!op.layer.bias) return;
     for (int b = 0; b < O::biases; ++b)
       for (int g = 0; g < O::gates; ++g)
@@ -202,13 +202,13 @@ struct Kernel<O, Reference<T>> : KernelTraits {
   static void load(T (&to)[N], const T* from, std::size_t u, std::size_t j) {
     for (std::size_t k = 0; k < N; ++k) to[k] = from[k * u + j];
   }
-  /// Calls body with the slots of unit j, which it may change.
+  /// Calls body with the z_count of unit j, which it may change.
   template <class Body>
   static void with_slots(T* row, std::size_t u, std::size_t j, const Body& body) {
-    T z[O::slots];
+    T z[O::z_count];
     load(z, row, u, j);
     body(z);
-    for (int k = 0; k < O::slots; ++k) row[slot(k) * u + j] = z[k];
+    for (int k = 0; k < O::z_count; ++k) row[slot(k) * u + j] = z[k];
   }
 
   /// One example of a call.
@@ -228,11 +228,11 @@ struct Kernel<O, Reference<T>> : KernelTraits {
     bool is_padding(std::size_t s) const {
       return valid_ != nullptr && valid_[layer_.time(s)] == T(0);
     }
-    /// The saved slots and states of step s of the loop.
+    /// The saved z_count and states of step s of the loop.
     T* row(std::size_t s) const { return rows_ + s * vectors * layer_.width(); }
     /// The states before step s.
     const T* before(std::size_t s) const {
-      return s == 0 ? zeros_ : row(s - 1) + slot(O::slots) * layer_.width();
+      return s == 0 ? zeros_ : row(s - 1) + slot(O::z_count) * layer_.width();
     }
     T x_mask(int gate, std::size_t i) const {
       return masks_ ? mask_[(masks_.by_gate() ? slot(gate) * layer_.features() : 0) + i] : T(1);

@@ -85,6 +85,8 @@ struct AttentionIo {
   const A* v;         ///< (keys, kv_heads, value_dim)
   /// (keys), 0 for a key that no query attends to; or null
   const A* mask;
+  /// (queries), 0 for a query that attends to no key; or null
+  const A* query_mask;
   A* o;  ///< (queries, heads, value_dim)
   /// (heads, queries): log of the sum of exp(score) over the row's keys; infinite if it has none
   T* log_sums;

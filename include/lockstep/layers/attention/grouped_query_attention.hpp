@@ -27,6 +27,13 @@ struct GroupedQueryAttentionOp {
   }
   constexpr std::size_t weights() const { return products().weights(); }
   constexpr double flops() const { return products().flops() + attention().flops(); }
+  constexpr bool has_gradient(std::size_t operand) const {
+    return operand <= sources.key_operand();
+  }
+  constexpr void read_masks(std::size_t query, std::size_t key) {
+    sources.query_mask = query;
+    sources.key_mask = key;
+  }
   bool operator==(const GroupedQueryAttentionOp&) const = default;
 };
 
@@ -65,6 +72,7 @@ struct CheckGroupedQueryAttention {
 template <int Heads, int KvHeads, int HeadDim, auto... Options>
 struct GroupedQueryAttention {
   static constexpr std::string_view name = "grouped_query_attention";
+  static constexpr bool supports_masking = true;
 
   template <Shape In>
   struct Requires {

@@ -27,6 +27,13 @@ struct MultiHeadAttentionOp {
   }
   constexpr std::size_t weights() const { return products().weights(); }
   constexpr double flops() const { return products().flops() + attention().flops(); }
+  constexpr bool has_gradient(std::size_t operand) const {
+    return operand <= sources.key_operand();
+  }
+  constexpr void read_masks(std::size_t query, std::size_t key) {
+    sources.query_mask = query;
+    sources.key_mask = key;
+  }
   bool operator==(const MultiHeadAttentionOp&) const = default;
 };
 
@@ -54,7 +61,8 @@ struct CheckMultiHeadAttention {
 /// Keras' MultiHeadAttention (Vaswani et al., 2017): `Heads` heads with keys of size `KeyDim`. Scores
 /// are divided by sqrt(KeyDim). In a Sequential a value attends to itself; in a Graph the layer has the
 /// operands (query, value) or (query, value, key), each (steps, features), with Keras' top-left causal
-/// mask if the steps differ.
+/// mask if the steps differ. Masks of the operands exclude padded steps; a query that attends to no key
+/// has the bias of the output as result.
 ///
 /// Options: ls::value_dim (KeyDim), ls::output_shape (the input's features), ls::dropout (0),
 /// ls::causal, ls::sliding_window, ls::rotary, ls::no_bias, initializers and regularizers of all
@@ -72,6 +80,7 @@ struct CheckMultiHeadAttention {
 template <int Heads, int KeyDim, auto... Options>
 struct MultiHeadAttention {
   static constexpr std::string_view name = "multi_head_attention";
+  static constexpr bool supports_masking = true;
 
   template <Shape In>
   struct Requires {

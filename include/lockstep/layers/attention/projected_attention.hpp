@@ -25,11 +25,12 @@
 namespace lockstep {
 
 /// The operands of an attention layer in Keras' order: (query), (query, value) or (query, value, key).
-/// An operand that is left out is the one before it.
+/// An operand that is left out is the one before it. Masks are operands after them.
 struct AttentionSources {
-  static constexpr std::string_view members = ".operands .value .key";
+  static constexpr std::string_view members = ".operands .value .key .query_mask .key_mask";
   int operands = 1;
-  Shape value{}, key{};  ///< (steps, features) of the operands after the query
+  Shape value{}, key{};                      ///< (steps, features) of the operands after the query
+  std::size_t query_mask = 0, key_mask = 0;  ///< operands; 0: none
 
   constexpr std::size_t value_operand() const { return operands > 1 ? 1 : 0; }
   constexpr std::size_t key_operand() const { return static_cast<std::size_t>(operands - 1); }
@@ -128,7 +129,7 @@ struct ProjectedAttention : KernelTraits {
     multiply(p.query, products.query, io, at.query, io.x[0], values.q);
     multiply(p.key, products.key, io, at.key, io.x[op.sources.key_operand()], values.k);
     multiply(p.value, products.value, io, at.value, io.x[op.sources.value_operand()], values.v);
-    Core::forward(op.attention(), core_io(io, values), p.core);
+    Core::forward(op.attention(), core_io(op, io, values), p.core);
     multiply(p.output, products.output, io, at.output, values.o, io.y);
   }
 
@@ -138,7 +139,7 @@ struct ProjectedAttention : KernelTraits {
     const Places at(products);
     A* const part = in_scratch(io, p.d_o);
     differentiate(p.output, products.output, io, at.output, values.o, io.dy, part);
-    AttentionIo<D> core = core_io(io, values);
+    AttentionIo<D> core = core_io(op, io, values);
     core.d_o = part;
     core.dq = in_scratch(io, p.dq);
     core.dk = in_scratch(io, p.dk);
@@ -200,9 +201,23 @@ struct ProjectedAttention : KernelTraits {
   static A* in_scratch(const Io<D>& io, std::size_t offset) {
     return reinterpret_cast<A*>(io.scratch + offset);
   }
-  static AttentionIo<D> core_io(const Io<D>& io, const Values& v) {
-    return {io.step, io.device,  io.key,     v.q,     v.k,     v.v,     nullptr,
-            v.o,     v.log_sums, io.scratch, nullptr, nullptr, nullptr, nullptr};
+  static AttentionIo<D> core_io(const Op& op, const Io<D>& io, const Values& v) {
+    const auto mask = [&](std::size_t i) { return i > 0 ? io.x[i] : nullptr; };
+    return {io.step,
+            io.device,
+            io.key,
+            v.q,
+            v.k,
+            v.v,
+            mask(op.sources.key_mask),
+            mask(op.sources.query_mask),
+            v.o,
+            v.log_sums,
+            io.scratch,
+            nullptr,
+            nullptr,
+            nullptr,
+            nullptr};
   }
   /// The operands of one product. `x` must outlive the result.
   static Io<D> of_product(Io<D> io, const Place& at, const A* const& x) {

@@ -13,7 +13,7 @@ namespace lockstep {
 template <bool ResetAfter = true, class A = TanhOp, class R = SigmoidOp>
 struct GRUOp {
   static constexpr std::string_view members = "layer activation recurrent_activation reset_after";
-  static constexpr int gates = 3, slots = 4, states = 1, biases = ResetAfter ? 2 : 1;
+  static constexpr int gates = 3, z_count = 4, states = 1, biases = ResetAfter ? 2 : 1;
   static constexpr bool resets_before = !ResetAfter;
   static constexpr int slot_of(int gate) { return ResetAfter && gate == 2 ? 3 : gate; }
 
@@ -31,7 +31,7 @@ struct GRUOp {
   /// The gates, and in z[3] the state times the reset gate, before its product with `factor`, the
   /// mask of dropout. For GRUs that reset before the product.
   template <class V, class F>
-  [[gnu::always_inline, gnu::no_instrument_function]] static void reset(const F& f, V (&z)[slots],
+  [[gnu::always_inline, gnu::no_instrument_function]] static void reset(const F& f, V (&z)[z_count],
                                                                         const V& h,
                                                                         const V& factor) {
     V update, r;
@@ -42,7 +42,8 @@ struct GRUOp {
   /// `z`: the sums, then what backward takes; if the reset comes before, after `reset`. `state`: h
   /// before the step, then after it.
   template <class V, class F>
-  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f, V (&z)[slots],
+  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f,
+                                                                          V (&z)[z_count],
                                                                           V (&state)[states]) {
     V update, r, candidate;
     if constexpr (ResetAfter) {
@@ -60,7 +61,7 @@ struct GRUOp {
   /// `before` it, without the products.
   template <class V, class F>
   [[gnu::always_inline, gnu::no_instrument_function]] static void backward(
-      const F& f, V (&z)[slots], const V (&before)[states], const V (&)[states], V (&d)[states]) {
+      const F& f, V (&z)[z_count], const V (&before)[states], const V (&)[states], V (&d)[states]) {
     V update, candidate, slope;
     detail::recall(f.gate, update, z[0]);
     detail::recall(f.output, candidate, z[2]);
@@ -80,7 +81,7 @@ struct GRUOp {
   /// With `dq`, the gradient of z[3] of `reset`: that of the sum z[1], and d += that of h.
   template <class V, class F>
   [[gnu::always_inline, gnu::no_instrument_function]] static void reset_backward(
-      const F& f, V (&z)[slots], const V& h, const V& factor, const V& dq, V& d) {
+      const F& f, V (&z)[z_count], const V& h, const V& factor, const V& dq, V& d) {
     V r, slope;
     detail::recall(f.gate, r, z[1]);
     f.gate.slope(slope, z[1]);

@@ -12,7 +12,7 @@ namespace lockstep {
 template <class A = TanhOp, class R = SigmoidOp>
 struct LSTMOp {
   static constexpr std::string_view members = "layer activation recurrent_activation";
-  static constexpr int gates = 4, slots = 4, states = 2, biases = 1;
+  static constexpr int gates = 4, z_count = 4, states = 2, biases = 1;
   static constexpr bool resets_before = false;
   static constexpr int slot_of(int gate) { return gate; }
 
@@ -28,7 +28,8 @@ struct LSTMOp {
 
   /// `z`: the sums, then what backward takes. `state`: h and c before the step, then after it.
   template <class V, class F>
-  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f, V (&z)[slots],
+  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f,
+                                                                          V (&z)[z_count],
                                                                           V (&state)[states]) {
     V i, forget, candidate, o, a;
     detail::activate(f.gate, z[0], i, z[0]);
@@ -43,7 +44,7 @@ struct LSTMOp {
   /// the step, then that of the state `before` it, without the products.
   template <class V, class F>
   [[gnu::always_inline, gnu::no_instrument_function]] static void backward(
-      const F& f, V (&z)[slots], const V (&before)[states], const V (&after)[states],
+      const F& f, V (&z)[z_count], const V (&before)[states], const V (&after)[states],
       V (&d)[states]) {
     V i, forget, candidate, o, a, kept, slope;
     detail::recall(f.gate, i, z[0]);

@@ -109,7 +109,7 @@ struct RecurrentLayer {
 /// Whether O is the op of a recurrent layer. Kernels know from it:
 ///
 /// - `gates`, in the order of the kernel's columns; `states`, h and, in an LSTM, c
-/// - `slots`: sums of products for each unit; gate g of the kernel adds to slot g, gate g of the
+/// - `z_count`: sums of products for each unit; gate g of the kernel adds to slot g, gate g of the
 ///   recurrent kernel to slot_of(g)
 /// - `resets_before`: the last gate multiplies the state by the reset gate before its product
 /// - `biases`: vectors of the bias, each of gates * units; the second one is for the recurrent
@@ -118,7 +118,7 @@ struct RecurrentLayer {
 template <class O>
 concept IsRecurrent = requires(const O& op) {
   { op.layer } -> std::convertible_to<RecurrentLayer>;
-  O::slots;
+  O::z_count;
 };
 
 /// Weights of a recurrent op: kernel (features, gates * units), recurrent kernel (units, gates *

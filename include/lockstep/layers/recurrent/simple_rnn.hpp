@@ -11,7 +11,7 @@ namespace lockstep {
 template <class A = TanhOp>
 struct SimpleRNNOp {
   static constexpr std::string_view members = "layer activation";
-  static constexpr int gates = 1, slots = 1, states = 1, biases = 1;
+  static constexpr int gates = 1, z_count = 1, states = 1, biases = 1;
   static constexpr bool resets_before = false;
   static constexpr int slot_of(int gate) { return gate; }
 
@@ -26,7 +26,8 @@ struct SimpleRNNOp {
 
   /// `z`: the sum, then what backward takes. `state`: h before the step, then after it.
   template <class V, class F>
-  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f, V (&z)[slots],
+  [[gnu::always_inline, gnu::no_instrument_function]] static void forward(const F& f,
+                                                                          V (&z)[z_count],
                                                                           V (&state)[states]) {
     detail::activate(f.output, z[0], state[0], z[0]);
   }
@@ -34,7 +35,7 @@ struct SimpleRNNOp {
   /// then that of h before it, without the product.
   template <class V, class F>
   [[gnu::always_inline, gnu::no_instrument_function]] static void backward(
-      const F& f, V (&z)[slots], const V (&)[states], const V (&)[states], V (&d)[states]) {
+      const F& f, V (&z)[z_count], const V (&)[states], const V (&)[states], V (&d)[states]) {
     V slope;
     f.output.slope(slope, z[0]);
     z[0] = d[0] * slope;

@@ -307,12 +307,12 @@ class Profiler {
     const bool accumulates = with.gradient_accumulation_steps > 1;
     const auto& policy = replicas_.replicas_[0]->policy();
     const auto owned = static_cast<double>(policy.owned().size());
-    const auto slots = static_cast<double>(policy.slot_elements());
+    const auto elements = static_cast<double>(policy.slot_elements());
     const WorkSize<Net, device, typename Replica::Target> size{
         static_cast<double>(result.examples),
         static_cast<double>(replicas_.mine_[0].count),
         static_cast<double>(All::Loss::target_shape(Net::output_shape).size()),
-        slots / std::max(1.0, owned),
+        elements / std::max(1.0, owned),
         owned,
         !accumulates && !with.use_ema && !with.clips_by_norm()};
     times.fill(result, accumulates,

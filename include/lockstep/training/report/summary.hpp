@@ -84,13 +84,13 @@ std::vector<std::string> fused_names() {
   return fused_names(summary_facts<Net, D>());
 }
 
-/// The table, followed by totals. `slots`: elements of the optimizer's buffers; `own_slots`: those of
+/// The table, followed by totals. `slot_elements`: elements of the optimizer's buffers; `own_elements`: those of
 /// the first replica of this process; `held`: weights that do not train at present.
-LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t slots,
-                                          std::size_t own_slots, std::size_t held);
+LOCKSTEP_COLD_DECL std::string summary_of(const SummaryFacts& model, std::size_t slot_elements,
+                                          std::size_t own_elements, std::size_t held);
 template <class Net, class D>
-std::string summary_of(std::size_t slots, std::size_t own_slots, std::size_t held = 0) {
-  return summary_of(summary_facts<Net, D>(), slots, own_slots, held);
+std::string summary_of(std::size_t slot_elements, std::size_t own_elements, std::size_t held = 0) {
+  return summary_of(summary_facts<Net, D>(), slot_elements, own_elements, held);
 }
 
 }  // namespace lockstep::detail

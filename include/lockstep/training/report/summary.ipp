@@ -80,8 +80,8 @@ inline bool has_branches(const SummaryFacts& model) {
   return false;
 }
 
-std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t own_slots,
-                       std::size_t held) {
+std::string summary_of(const SummaryFacts& model, std::size_t slot_elements,
+                       std::size_t own_elements, std::size_t held) {
   TextTable::Row header{"Layer (type)", "Output Shape", "FLOPs", "Param #"};
   const bool branches = has_branches(model);
   if (branches) header.push_back("Connected to");
@@ -113,9 +113,9 @@ std::string summary_of(const SummaryFacts& model, std::size_t slots, std::size_t
   text += count("Total params", model.weights + model.state);
   text += count("Trainable params", model.weights - held);
   text += count("Non-trainable params", model.state + held);
-  text += count("Optimizer params", slots);
-  if (own_slots < slots)
-    text += count("Optimizer params of this process' first replica", own_slots);
+  text += count("Optimizer params", slot_elements);
+  if (own_elements < slot_elements)
+    text += count("Optimizer params of this process' first replica", own_elements);
   text += format_text(" Gradients: {}\n", format_bytes(model.gradient_bytes));
   text += format_text(
       " Activations: {} per example ({} without reuse) + {} per step, without library workspace\n",

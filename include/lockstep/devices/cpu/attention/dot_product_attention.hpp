@@ -327,7 +327,11 @@ class AttentionBlocks {
   /// The keys that a row of the block attends to, of `count` keys from `first`.
   AttentionRow row_of(const Op& op, const Operands& io, const Head& head, std::size_t query,
                       std::size_t first, std::size_t count) const {
-    const Op::Keys keys = op.keys_of(static_cast<int>(query));
+    const bool masked =
+        io.query_mask != nullptr &&
+        static_cast<float>(
+            io.query_mask[head.example * static_cast<std::size_t>(op.queries) + query]) == 0.0f;
+    const Op::Keys keys = masked ? Op::Keys{0, 0} : op.keys_of(static_cast<int>(query));
     const auto begin = static_cast<std::size_t>(keys.first),
                end = static_cast<std::size_t>(keys.last);
     return {std::clamp(begin, first, first + count) - first,

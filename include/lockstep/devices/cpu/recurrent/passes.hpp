@@ -43,12 +43,12 @@ class RecurrentCalls {
     rows_ = std::clamp<std::size_t>((count + threads - 1) / threads, 1, most_rows);
     const Sizes s(op);
     const std::size_t most_masks = op.layer.matrices(O::gates) / s.u;
-    const std::size_t forward = rows_ * (s.f + (slots + states + 1) * s.p + most_masks),
-                      backward = rows_ * ((slots + states + 1) * s.p + 2 * s.fp + most_masks),
+    const std::size_t forward = rows_ * (s.f + (z_count + states + 1) * s.p + most_masks),
+                      backward = rows_ * ((z_count + states + 1) * s.p + 2 * s.fp + most_masks),
                       weights = chunk * (s.f + s.u + 2 + panel_columns) + most_masks;
     per_thread_ = saves_ ? std::max({forward, backward, weights}) : forward;
     const std::size_t forward_shared =
-                          g * (panels_size(s.f, s.u) + panels_size(s.u, s.u)) + slots * s.p,
+                          g * (panels_size(s.f, s.u) + panels_size(s.u, s.u)) + z_count * s.p,
                       backward_shared = g * (panels_size(s.u, s.f) + panels_size(s.u, s.u)),
                       weights_shared = (s.f + s.u + 2) * g * s.p;
     shared_ = saves_ ? std::max({forward_shared, backward_shared, weights_shared}) : forward_shared;
@@ -57,9 +57,9 @@ class RecurrentCalls {
   std::size_t scratch_bytes() const {
     return (shared_ + static_cast<std::size_t>(threads_) * per_thread_) * sizeof(float);
   }
-  /// Floats that forward saves of a step of an example: the slots, then the states.
+  /// Floats that forward saves of a step of an example: the z_count, then the states.
   static constexpr std::size_t saved_row(const O& op) {
-    return (slots + states) * padded_columns(op.layer.width());
+    return (z_count + states) * padded_columns(op.layer.width());
   }
 
   void forward(const O& op, const Io<D>& io) {
@@ -92,7 +92,7 @@ class RecurrentCalls {
   }
 
  private:
-  static constexpr std::size_t g = std::size_t{O::gates}, slots = std::size_t{O::slots},
+  static constexpr std::size_t g = std::size_t{O::gates}, z_count = std::size_t{O::z_count},
                                states = std::size_t{O::states};
   static constexpr std::size_t most_rows = 64, chunk = 128;
   static std::size_t slot_of(std::size_t gate) {
@@ -131,7 +131,7 @@ class RecurrentCalls {
   /// The sum of the biases of each slot, padded with zeros.
   static void add_biases(const O& op, const float* w, float* to) {
     const Sizes s(op);
-    std::fill_n(to, slots * s.p, 0.0f);
+    std::fill_n(to, z_count * s.p, 0.0f);
     if (!op.layer.bias) return;
     w += op.layer.matrices(O::gates);
     for (std::size_t b = 0; b < std::size_t{O::biases}; ++b)
@@ -177,7 +177,7 @@ class RecurrentCalls {
                      const float* recurrent, const float* bias) const {
     const Sizes s(op);
     const std::size_t rows = block.count;
-    float *const x = own, *const z = x + rows * s.f, *const h = z + rows * slots * s.p,
+    float *const x = own, *const z = x + rows * s.f, *const h = z + rows * z_count * s.p,
                  *const masked_h = h + rows * states * s.p;
     BlockMasks masks(op, io);
     masks.draw(io, block, masked_h + rows * s.p);
@@ -188,7 +188,7 @@ class RecurrentCalls {
         if (k == 0 || (masks && masks.by_gate()))
           masked(rows, s.f, in, s.steps * s.f, masks.of_x(op, k), masks.size(), x, s.f);
         multiply_panels(rows, s.f, s.u, {x, s.f, 1}, kernels + k * panels_size(s.f, s.u),
-                        z + k * s.p, slots * s.p, false);
+                        z + k * s.p, z_count * s.p, false);
       }
       for (std::size_t k = 0; k < g; ++k) {
         if (O::resets_before && k == 2) break;
@@ -198,12 +198,12 @@ class RecurrentCalls {
           left = masked_h;
         }
         multiply_panels(rows, s.u, s.u, {left, s.p, 1}, recurrent + k * panels_size(s.u, s.u),
-                        z + slot_of(k) * s.p, slots * s.p, slot_of(k) == k);
+                        z + slot_of(k) * s.p, z_count * s.p, slot_of(k) == k);
       }
       if constexpr (O::resets_before) {
         reset_pass(op, rows, z, bias, h, masks);
-        multiply_panels(rows, s.u, s.u, {z + 3 * s.p, slots * s.p, 1},
-                        recurrent + 2 * panels_size(s.u, s.u), z + 2 * s.p, slots * s.p, true);
+        multiply_panels(rows, s.u, s.u, {z + 3 * s.p, z_count * s.p, 1},
+                        recurrent + 2 * panels_size(s.u, s.u), z + 2 * s.p, z_count * s.p, true);
       }
       float* const save = saves_ ? saved(io) + (block.first * s.steps + step) * s.row : nullptr;
       const A* const unpadded = unpadded_steps(op, io, block, step);
@@ -240,9 +240,9 @@ class RecurrentCalls {
           for (std::size_t r = 0; r < rows; ++r) {
             const bool pads = is_padding(unpadded, r, s.steps);
             for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
-              V sum[slots], state[states], b;
-              for (std::size_t k = 0; k < slots; ++k) {
-                load(sum[k], z + (r * slots + k) * s.p + j);
+              V sum[z_count], state[states], b;
+              for (std::size_t k = 0; k < z_count; ++k) {
+                load(sum[k], z + (r * z_count + k) * s.p + j);
                 if (O::resets_before && k != 2) continue;
                 load(b, bias + k * s.p + j);
                 sum[k] += b;
@@ -256,8 +256,8 @@ class RecurrentCalls {
                 store(h + (k * rows + r) * s.p + j, state[k]);
               if (save == nullptr) continue;
               float* const to = save + r * s.steps * s.row + j;
-              for (std::size_t k = 0; k < slots; ++k) store(to + k * s.p, sum[k]);
-              for (std::size_t k = 0; k < states; ++k) store(to + (slots + k) * s.p, state[k]);
+              for (std::size_t k = 0; k < z_count; ++k) store(to + k * s.p, sum[k]);
+              for (std::size_t k = 0; k < states; ++k) store(to + (z_count + k) * s.p, state[k]);
             }
           }
         });
@@ -283,16 +283,16 @@ class RecurrentCalls {
           const auto f = cell_activations<LaneActivation>(op);
           for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
-              V sum[slots], before, b, factor;
+              V sum[z_count], before, b, factor;
               for (std::size_t k = 0; k < 2; ++k) {
-                load(sum[k], z + (r * slots + k) * s.p + j);
+                load(sum[k], z + (r * z_count + k) * s.p + j);
                 load(b, bias + k * s.p + j);
                 sum[k] += b;
               }
               load(before, h + r * s.p + j);
               load_mask(factor, mask ? mask + r * masks.size() : nullptr, j, s.u);
               O::reset(f, sum, before, factor);
-              for (const std::size_t k : {0, 1, 3}) store(z + (r * slots + k) * s.p + j, sum[k]);
+              for (const std::size_t k : {0, 1, 3}) store(z + (r * z_count + k) * s.p + j, sum[k]);
             }
         });
   }
@@ -301,8 +301,9 @@ class RecurrentCalls {
                       const float* recurrent) const {
     const Sizes s(op);
     const std::size_t rows = block.count;
-    float *const d = own, *const dz = d + rows * states * s.p, *const dh = dz + rows * slots * s.p,
-                 *const dx = dh + rows * s.p, *const part = dx + rows * s.fp;
+    float *const d = own, *const dz = d + rows * states * s.p,
+                 *const dh = dz + rows * z_count * s.p, *const dx = dh + rows * s.p,
+                 *const part = dx + rows * s.fp;
     BlockMasks masks(op, io);
     masks.draw(io, block, part + rows * s.fp);
     std::fill_n(d, rows * states * s.p, 0.0f);
@@ -316,14 +317,14 @@ class RecurrentCalls {
       cell_backward_pass(op, rows, save, step == 0, dy, sequences ? s.steps * s.u : s.u,
                          unpadded_steps(op, io, block, step), d, dz);
       if constexpr (O::resets_before) {
-        multiply_panels(rows, s.u, s.u, {dz + 2 * s.p, slots * s.p, 1},
+        multiply_panels(rows, s.u, s.u, {dz + 2 * s.p, z_count * s.p, 1},
                         recurrent + 2 * panels_size(s.u, s.u), dh, s.p, false);
         reset_backward_pass(op, rows, save, step == 0, dh, masks, d, dz);
       }
       for (std::size_t k = 0; k < g && step > 0; ++k) {
         if (O::resets_before && k == 2) break;
         const float* const mask = masks.of_h(op, k);
-        multiply_panels(rows, s.u, s.u, {dz + slot_of(k) * s.p, slots * s.p, 1},
+        multiply_panels(rows, s.u, s.u, {dz + slot_of(k) * s.p, z_count * s.p, 1},
                         recurrent + k * panels_size(s.u, s.u), mask ? dh : d, s.p, !mask);
         if (mask != nullptr) add_masked(rows, s.u, dh, s.p, mask, masks.size(), d);
       }
@@ -331,7 +332,7 @@ class RecurrentCalls {
       const bool by_gate = masks && masks.by_gate();
       if (by_gate) std::fill_n(dx, rows * s.fp, 0.0f);
       for (std::size_t k = 0; k < g; ++k) {
-        multiply_panels(rows, s.u, s.f, {dz + k * s.p, slots * s.p, 1},
+        multiply_panels(rows, s.u, s.f, {dz + k * s.p, z_count * s.p, 1},
                         kernels + k * panels_size(s.u, s.f), by_gate ? part : dx, s.fp,
                         !by_gate && k > 0);
         if (by_gate) add_masked(rows, s.f, part, s.fp, masks.of_x(op, k), masks.size(), dx);
@@ -366,12 +367,12 @@ class RecurrentCalls {
         const bool pads = is_padding(unpadded, r, s.steps);
         for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
           float* const at = save + r * s.steps * s.row + j;
-          V sum[slots], before[states], after[states], gradient[states], more;
-          for (std::size_t k = 0; k < slots; ++k) load(sum[k], at + k * s.p);
+          V sum[z_count], before[states], after[states], gradient[states], more;
+          for (std::size_t k = 0; k < z_count; ++k) load(sum[k], at + k * s.p);
           for (std::size_t k = 0; k < states; ++k) {
             before[k] = V{};
-            if (!is_first) load(before[k], at - s.row + (slots + k) * s.p);
-            load(after[k], at + (slots + k) * s.p);
+            if (!is_first) load(before[k], at - s.row + (z_count + k) * s.p);
+            load(after[k], at + (z_count + k) * s.p);
             load(gradient[k], d + (k * rows + r) * s.p + j);
           }
           if (dy != nullptr && j < s.u && !(pads && op.layer.zero_output)) {
@@ -379,9 +380,9 @@ class RecurrentCalls {
             gradient[0] += more;
           }
           if (!pads) O::backward(f, sum, before, after, gradient);
-          for (std::size_t k = 0; k < slots; ++k) {
+          for (std::size_t k = 0; k < z_count; ++k) {
             store(at + k * s.p, sum[k]);
-            store(dz + (r * slots + k) * s.p + j, sum[k]);
+            store(dz + (r * z_count + k) * s.p + j, sum[k]);
           }
           for (std::size_t k = 0; k < states; ++k) store(d + (k * rows + r) * s.p + j, gradient[k]);
         }
@@ -401,15 +402,15 @@ class RecurrentCalls {
           for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
               float* const at = save + r * s.steps * s.row + j;
-              V sum[slots], before{}, factor, of_q, gradient;
+              V sum[z_count], before{}, factor, of_q, gradient;
               load(sum[1], at + s.p);
-              if (!is_first) load(before, at - s.row + slots * s.p);
+              if (!is_first) load(before, at - s.row + z_count * s.p);
               load(of_q, dq + r * s.p + j);
               load(gradient, d + r * s.p + j);
               load_mask(factor, mask ? mask + r * masks.size() : nullptr, j, s.u);
               O::reset_backward(f, sum, before, factor, of_q, gradient);
               store(at + s.p, sum[1]);
-              store(dz + (r * slots + 1) * s.p + j, sum[1]);
+              store(dz + (r * z_count + 1) * s.p + j, sum[1]);
               store(d + r * s.p + j, gradient);
             }
         });
@@ -497,7 +498,7 @@ class RecurrentCalls {
         std::fill_n(left, width, 0.0f);
       } else {
         const float* const mask = masks.of_h(op, gate);
-        masked(1, width, saved(io) + (m - 1) * s.row + slots * s.p + mine.first, 0,
+        masked(1, width, saved(io) + (m - 1) * s.row + z_count * s.p + mine.first, 0,
                mask ? mask + mine.first : nullptr, 0, left, 0);
       }
     }

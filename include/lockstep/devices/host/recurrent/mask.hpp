@@ -28,9 +28,9 @@ struct Kernel<MaskOp, D> : KernelTraits {
   static void forward(const MaskOp& op, const Io<D>& io) {
     const std::size_t width = op.width();
     for (std::size_t i = 0; i < io.step.count * op.out().size(); ++i) {
-      const bool counts =
-          detail::is_valid_step(io.x[0] + i * width, width, op.value) ||
-          (op.merges && detail::is_valid_step(io.x[1] + i * width, width, op.value));
+      bool counts = detail::is_valid_step(io.x[0] + i * width, width, op.value);
+      if (op.merges && counts == op.both)
+        counts = detail::is_valid_step(io.x[1] + i * width, width, op.value);
       io.y[i] = A(counts ? 1.0f : 0.0f);
     }
   }
