@@ -32,7 +32,7 @@ struct ScalarActivation {
 
 }  // namespace detail
 
-/// Forward saves the z_count of each step, then the states, `units` numbers each.
+/// Forward saves the sums z of each step, then the states, `units` numbers each.
 template <detail::IsRecurrent O, class T>
 struct Kernel<O, Reference<T>> : KernelTraits {
   using library_kernel = Kernel;
@@ -202,7 +202,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
   static void load(T (&to)[N], const T* from, std::size_t u, std::size_t j) {
     for (std::size_t k = 0; k < N; ++k) to[k] = from[k * u + j];
   }
-  /// Calls body with the z_count of unit j, which it may change.
+  /// Calls body with the sums z of unit j, which it may change.
   template <class Body>
   static void with_slots(T* row, std::size_t u, std::size_t j, const Body& body) {
     T z[O::z_count];
@@ -228,7 +228,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
     bool is_padding(std::size_t s) const {
       return valid_ != nullptr && valid_[layer_.time(s)] == T(0);
     }
-    /// The saved z_count and states of step s of the loop.
+    /// The saved z and states of step s of the loop.
     T* row(std::size_t s) const { return rows_ + s * vectors * layer_.width(); }
     /// The states before step s.
     const T* before(std::size_t s) const {

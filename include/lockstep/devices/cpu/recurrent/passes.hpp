@@ -57,7 +57,7 @@ class RecurrentCalls {
   std::size_t scratch_bytes() const {
     return (shared_ + static_cast<std::size_t>(threads_) * per_thread_) * sizeof(float);
   }
-  /// Floats that forward saves of a step of an example: the z_count, then the states.
+  /// Floats that forward saves of a step of an example: the sums z, then the states.
   static constexpr std::size_t saved_row(const O& op) {
     return (z_count + states) * padded_columns(op.layer.width());
   }
