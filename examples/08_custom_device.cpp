@@ -45,8 +45,8 @@ struct ls::Kernel<ls::DenseOp, MyDevice> : ls::KernelTraits {
   }
   static void forward(const Op& op, const ls::Io<MyDevice>& io) {
     std::fill_n(io.y, io.step.count * op.out().size(), 0.0f);
-    each(op, io,
-         [&](auto y, auto w, auto x, bool b) { io.y[y] += io.w[w] * (b ? 1 : io.x[0][x]); });
+    const float* const in = io.x[0];
+    each(op, io, [&](auto y, auto w, auto x, bool b) { io.y[y] += io.w[w] * (b ? 1 : in[x]); });
   }
   static void backward(const Op& op, const ls::Io<MyDevice>& io) {
     std::fill_n(io.dw, op.weights(), 0.0f);
