@@ -17,4 +17,4 @@ struct ls::Kernel<LoneOp, Device> : ls::KernelTraits {};
 template <>
 struct ls::Kernel<ls::ReLUOp, Device> : ls::KernelTraits {};
 struct Net : ls::Sequential<ls::Input<8>, ls::ReLU> {};
-constexpr auto& plan = ls::detail::PlanOf<Net, Device>::plan;
+constexpr auto& late = ls::detail::PlanOf<Net, Device>::plan;

@@ -20,4 +20,4 @@ struct ls::Kernel<LookUpOp, ls::Reference<float>> : ls::KernelTraits {
 struct First : ls::Sequential<ls::Input<8>, LookUp, ls::Dense<3>> {};
 struct Late : ls::Sequential<ls::Input<8>, ls::Dense<3>, LookUp> {};
 constexpr auto& sound = ls::detail::PlanOf<First, ls::Reference<float>>::plan;
-constexpr auto& plan = ls::detail::PlanOf<Late, ls::Reference<float>>::plan;
+constexpr auto& late = ls::detail::PlanOf<Late, ls::Reference<float>>::plan;

@@ -18,4 +18,4 @@ struct ls::Kernel<LookUpOp, ls::Reference<float>> : ls::KernelTraits {
   static constexpr bool has_dx(const LookUpOp&) { return false; }
 };
 struct First : ls::Sequential<ls::Input<8>, LookUp, ls::Dense<3>> {};
-constexpr auto& plan = ls::detail::InputPlanOf<First, ls::Reference<float>>::plan;
+constexpr auto& late = ls::detail::InputPlanOf<First, ls::Reference<float>>::plan;

@@ -28,4 +28,4 @@ struct Net
 using Sound = Net<ls::Frozen<ls::Dense<4>>>;
 using Late = Net<ls::Dense<4>>;
 constexpr auto& sound = ls::detail::PlanOf<Sound, ls::Reference<float>>::plan;
-constexpr auto& plan = ls::detail::PlanOf<Late, ls::Reference<float>>::plan;
+constexpr auto& late = ls::detail::PlanOf<Late, ls::Reference<float>>::plan;

@@ -20,4 +20,4 @@ struct ls::Kernel<CountOp, ls::Reference<float>> : ls::KernelTraits {
   static constexpr bool updates_state(const CountOp&) { return true; }
 };
 struct Net : ls::Sequential<ls::Input<8>, ls::Recompute<ls::Sequential<Count, ls::Dense<3>>>> {};
-constexpr auto& plan = ls::detail::PlanOf<Net, ls::Reference<float>>::plan;
+constexpr auto& late = ls::detail::PlanOf<Net, ls::Reference<float>>::plan;

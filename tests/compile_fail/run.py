@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Checks that a program fails to compile, and how.
+"""Checks that programs fail to compile, and how.
 
 A case may begin with `// flags: <options of the compiler>`. Then follows `// expect: <sentence>`; a
 long sentence continues in the comment lines that follow immediately. The compiler must report exactly one error, and the sentence must appear within
 the first ten lines of its output.
 
-With --precompile instead of a case: precompiles the headers of PRECOMPILED into --folder. A case that
-runs with the same --folder is compiled as a part of the compiled form, whose headers contain only
-declarations, and uses the first precompiled header that it has a use for, which is much faster.
+With --group instead of one case, those of the given cases that belong to the group are compiled as one
+unit, in which each has a namespace of its own. An error belongs to the case that its lines
+name, else to the one that expects it. Cases that do not
+pass, because they see what other cases include or share an instantiation with them, are compiled again as a
+smaller unit, and alone once that helps no more, so that only a case that fails alone is reported.
 """
 import argparse
 import itertools
@@ -17,16 +19,17 @@ import subprocess
 import sys
 
 FLAGS = ["-std=c++20", "-fdiagnostics-color=never"]
+# Headers that contain only declarations: faster.
 COMPILED = "-DLOCKSTEP_SEPARATE_COMPILATION"
-KERNEL = "lockstep/concepts/kernel.hpp"
-# name: (headers, includes of the cases that use it). Most sentences about kernels are in KERNEL: the shorter the path to it, the
-# fewer lines precede them. Loading the first takes 0.3 s, so it is only for cases that would compile longer.
-PRECOMPILED = {
-    "training": ((KERNEL, "lockstep/lockstep.hpp", "lockstep/reference.hpp"),
-                 r"lockstep|reference|predictor|cluster|sharded|parameter_server|strategies/m\w+|training/run_main"),
-    "data": ((KERNEL, "lockstep/data/sources/tensors.hpp"), "data/sources/tensors"),
-    "network": ((KERNEL, "lockstep/model/sequential.hpp"), r"model/(sequential|shared|statement_graph)"),
+# group: includes of its cases; the first that fits counts.
+GROUPS = {
+    "training": r"lockstep|reference|predictor|cluster|sharded|parameter_server|strategies/m\w+|training/run_main",
+    "data": "data/sources/tensors",
+    "network": r"model/(sequential|shared|statement_graph)",
+    "other": "",
 }
+# Most sentences come from here: the shorter the path to these headers, the fewer lines precede the sentences.
+FIRST = ['#include "lockstep/concepts/kernel.hpp"', '#include "lockstep/concepts/layer.hpp"']
 LINES = 10
 
 
@@ -44,9 +47,12 @@ def sentence_of(case: str) -> str:
     return text.removeprefix("expect: ")
 
 
-def complaints(code: int, output: str, sentence: str) -> list[str]:
-    if code == 0:
-        return ["it compiles"]
+def group_of(case: str) -> str:
+    return next(name for name, includes in GROUPS.items()
+                if not includes or re.search(rf'^#include ["<]lockstep/({includes})\.hpp[">]', case, re.MULTILINE))
+
+
+def complaints(output: str, sentence: str) -> list[str]:
     found = []
     errors = [line for line in output.splitlines() if re.search(r"\berror:", line)]
     if len(errors) != 1:
@@ -59,50 +65,94 @@ def complaints(code: int, output: str, sentence: str) -> list[str]:
     return found
 
 
-def precompile(command: list[str], folder: pathlib.Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (headers, _) in PRECOMPILED.items():
-        path = folder / f"{name}.hpp"
-        path.write_text("".join(f'#include "{header}"\n' for header in headers), encoding="utf-8")
-        subprocess.run([*command, COMPILED, "-x", "c++-header", path, "-o", f"{path}.gch"], check=True)
+def compile_alone(command: list[str], case: pathlib.Path, modes: list[list[str]]) -> list[str]:
+    """What is wrong with the case in the last mode, if it passes in none; prints the compiler's output then."""
+    text = case.read_text(encoding="utf-8")
+    sentence = sentence_of(text)
+    for mode in modes:
+        result = subprocess.run([*command, *mode, *flags_of(text), "-fsyntax-only", case], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+        found = complaints(result.stdout, sentence) if result.returncode else ["it compiles"]
+        if not found:
+            return []
+    print(result.stdout)
+    return found
 
 
-def precompiled(case: str, folder: pathlib.Path) -> list[str]:
-    """The options of the compiled form, with the precompiled header for the case. A case that includes parts of the training
-    step does so to shorten the path to them."""
-    if "lockstep/training/step/" in case:
-        return [COMPILED]
-    for name, (_, includes) in PRECOMPILED.items():
-        if re.search(rf'^#include ["<]lockstep/({includes})\.hpp[">]', case, re.MULTILINE):
-            return [COMPILED, "-include", str(folder / f"{name}.hpp")]
-    return [COMPILED]
+def fits_unit(case: str) -> bool:
+    return not flags_of(case) and not re.search("^#(?!include)", case, re.MULTILINE)
+
+
+def wrapped(case: pathlib.Path, text: str) -> str:
+    include = f'#include "{case.resolve()}"\n'
+    if not re.search("^struct ls::", text, re.MULTILINE):
+        return f"namespace case_{case.stem} {{\n{include}}}\n"
+    # A specialization must stand outside of namespaces: the names of the case become its own otherwise.
+    names = set(re.findall(r"^(?:struct|using|int|constexpr auto&) (\w+)\b(?!::)", text, re.MULTILINE))
+    return "".join(f"#define {name} {name}_{case.stem}\n" for name in sorted(names)) + include + \
+        "".join(f"#undef {name}\n" for name in sorted(names))
+
+
+def errors_in(output: str) -> list[str]:
+    """The output, divided by errors: lines that precede a diagnostic belong to it, notes to the error before them."""
+    errors: list[list[str]] = []
+    before: list[str] = []
+    for line in output.splitlines():
+        before.append(line)
+        if re.search(r"\berror:", line):
+            errors.append(before)
+        elif errors and (re.search(r"\b(note|warning):", line) or re.match(r" *\d* \|", line)):
+            errors[-1] += before
+        else:
+            continue
+        before = []
+    return ["\n".join(error) for error in errors]
+
+
+def compile_unit(command: list[str], cases: list[pathlib.Path]) -> list[pathlib.Path]:
+    """The cases that do not pass."""
+    texts = {case: case.read_text(encoding="utf-8") for case in cases}
+    includes = [line for text in texts.values() for line in text.splitlines() if line.startswith("#include")]
+    unit = "".join(f"{line}\n" for line in dict.fromkeys(FIRST + includes)) + \
+        "".join(wrapped(case, text) for case, text in texts.items())
+    result = subprocess.run([*command, "-iquote", cases[0].parent, "-fsyntax-only", "-x", "c++", "-"], input=unit,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output = {case: "" for case in cases}
+    for error in errors_in(result.stdout):
+        named = [case for case in cases if f"{case.resolve()}:" in error] or \
+            [case for case, text in texts.items() if sentence_of(text) in error]
+        if not named:
+            return cases
+        for case in named:  # An error that names several cases lets none of them pass.
+            output[case] += error * len(named) + "\n"
+    return [case for case, text in texts.items() if complaints(output[case], sentence_of(text))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("case", type=pathlib.Path, nargs="?")
+    parser.add_argument("cases", type=pathlib.Path, nargs="+")
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--include", action="append", default=[])
-    parser.add_argument("--folder", type=pathlib.Path)
-    parser.add_argument("--precompile", action="store_true")
+    parser.add_argument("--group", choices=GROUPS)
     options = parser.parse_args()
     command = [options.compiler, *FLAGS, *(f"-I{path}" for path in options.include)]
-    if options.precompile:
-        precompile(command, options.folder)
-        return
-    text = options.case.read_text(encoding="utf-8")
-    sentence = sentence_of(text)
-    # A precompiled header changes the order of includes and may lengthen the path to the error, so a failure is retried
-    # without it, header-only.
-    for flags in (precompiled(text, options.folder) if options.folder else [], []):
-        result = subprocess.run([*command, *flags, *flags_of(text), "-fsyntax-only", options.case], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
-        found = complaints(result.returncode, result.stdout, sentence)
-        if not found:
-            break
-    if found:
-        print(result.stdout)
-        sys.exit(f"{options.case.name}: " + "; ".join(found))
+    alone, modes = options.cases, [[]]
+    if options.group:
+        modes = [[COMPILED], []]
+        cases = {case: case.read_text(encoding="utf-8") for case in options.cases}
+        cases = {case: text for case, text in cases.items() if group_of(text) == options.group}
+        alone = [case for case, text in cases.items() if not fits_unit(text)]
+        left = [case for case in cases if case not in alone]
+        limit = ["-ferror-limit=0"] if "clang" in options.compiler else []
+        while len(left) > 1:
+            failed = compile_unit([*command, COMPILED, *limit], left)
+            print(f"{len(left) - len(failed)} of {len(left)} cases pass as one unit")
+            if len(failed) == len(left):
+                break
+            left = failed
+        alone += left
+    wrong = [f"{case.name}: " + "; ".join(found) for case in alone if (found := compile_alone(command, case, modes))]
+    sys.exit("\n".join(wrong) or None)
 
 
 if __name__ == "__main__":
