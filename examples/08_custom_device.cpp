@@ -58,7 +58,6 @@ struct ls::Kernel<ls::DenseOp, MyDevice> : ls::KernelTraits {
   }
 };
 // --8<-- [end:kernel]
-
 struct Net : ls::Sequential<ls::Input<28, 28, 1>, ls::Flatten, ls::Dense<10>, ls::GELU> {};
 
 auto trained(auto strategy) {

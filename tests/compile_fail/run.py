@@ -66,7 +66,7 @@ def complaints(output: str, sentence: str) -> list[str]:
 
 
 def compile_alone(command: list[str], case: pathlib.Path, modes: list[list[str]]) -> list[str]:
-    """What is wrong with the case in the last mode, if it passes in none; prints the compiler's output then."""
+    """The complaints about the case in the last mode, if it passes in none; prints the compiler's output then."""
     text = case.read_text(encoding="utf-8")
     sentence = sentence_of(text)
     for mode in modes:

@@ -19,6 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "exchange"))
 import model_files  # noqa: E402
 
+NOT_EXPORTED = {"Masking", "TimeDistributed"}
+
 
 class Architecture(contract.Case):
     def setUp(self):
@@ -70,7 +72,7 @@ class Architecture(contract.Case):
                 (self.changed(lambda a: a["layers"][1].update(name="input")), "layer 'input': the name is used twice"),
                 (self.changed(lambda a: a["layers"][0].update(inputs=["dense"])),
                  "layer 'conv2d': the input 'dense' is not a layer that comes before"),
-                (self.changed(lambda a: a["layers"][0].update(inputs=[])), "'inputs' is not a list of one or two names"),
+                (self.changed(lambda a: a["layers"][0].update(inputs=[])), "'inputs' is not a list of names"),
                 (self.changed(lambda a: a["layers"][0].update(inputs=[["input"]])), "the input ['input'] is not a layer"),
                 (self.changed(lambda a: a["layers"][2].update(input_shapes=[[5407]])), "layer 'dense': 'input_shapes'"),
                 (self.changed(lambda a: a["layers"][2].update(output_shape=[-1])), "layer 'dense': 'output_shape'"),
@@ -152,7 +154,7 @@ class Exporters(unittest.TestCase):
                 ("tools/exchange/torch_model.py", (ROOT / "tools/exchange/torch_model.py").read_text("utf-8"), '"{}"'),
                 ("onnx/layer_forms.ipp", onnx, '"{}"'),
                 ("export_models.cpp", (ROOT / "tests/programs/export_models.cpp").read_text("utf-8"), r"ls::{}\b")):
-            missing = {layer for layer in layers if not re.search(pattern.format(layer), text)}
+            missing = {layer for layer in layers - NOT_EXPORTED if not re.search(pattern.format(layer), text)}
             self.assertEqual(missing, set(), f"{where} has no form or case of these layers")
 
     def test_commands_explain_themselves_without_packages(self):

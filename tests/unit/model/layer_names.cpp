@@ -103,7 +103,7 @@ struct Branches : ls::Parallel<ls::Add, A, B, A> {
     walk<A>(namer);
     walk<B>(namer);
     walk<A>(namer);
-    for (int i = 0; i < 2; ++i) namer.layers.push_back(namer.next("add"));
+    namer.layers.push_back(namer.next("add"));
   }
 };
 template <class A>
