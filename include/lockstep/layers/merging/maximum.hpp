@@ -28,15 +28,7 @@ struct MaximumOp {
   }
   template <class T, class X>
   constexpr T dx(T dy, const X& x, std::size_t k) const {
-    std::size_t chosen = 0;
-    T largest = x(0);
-    for (std::size_t j = 1; j < operands(); ++j) {
-      const T v = x(j);
-      if (is_first(largest, v)) continue;
-      largest = v;
-      chosen = j;
-    }
-    return chosen == k ? dy : T(0);
+    return detail::gradient_of_kept(dy, x, k, operands(), [](T a, T b) { return is_first(a, b); });
   }
   bool operator==(const MaximumOp&) const = default;
 

@@ -37,6 +37,24 @@ concept Merge = Op<O> && requires(const O& op, double v, double (*x)(std::size_t
   { op.dx(v, x, std::size_t{0}) } -> std::same_as<double>;
 };
 
+namespace detail {
+/// dx of an op whose fold keeps one of its two arguments, by `keeps_first`: dy for the operand that is
+/// kept in the end, 0 for the others.
+template <class T, class X, class Rule>
+constexpr T gradient_of_kept(T dy, const X& x, std::size_t k, std::size_t operands,
+                             const Rule& keeps_first) {
+  std::size_t kept = 0;
+  T value = x(0);
+  for (std::size_t j = 1; j < operands; ++j) {
+    const T v = x(j);
+    if (keeps_first(value, v)) continue;
+    value = v;
+    kept = j;
+  }
+  return kept == k ? dy : T(0);
+}
+}  // namespace detail
+
 /// Base of rules that merge two branches or more of equal shapes by an op of this shape.
 template <class TheOp>
 struct MergeRule {

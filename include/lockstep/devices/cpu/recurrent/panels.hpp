@@ -14,6 +14,7 @@
 
 #include "lockstep/devices/cpu/exponentials.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
+#include "lockstep/devices/cpu/register_tile.hpp"
 
 namespace lockstep::detail {
 
@@ -48,37 +49,6 @@ inline void pack_panels(const StridedMatrix& b, std::size_t depth, std::size_t c
   }
 }
 
-/// R rows and W vectors of columns of c, a product or added to c.
-template <int R, int W, std::size_t Width>
-[[gnu::always_inline, gnu::no_instrument_function]] inline void multiply_tile(
-    const float* a, std::size_t a_row, std::size_t a_column, std::size_t depth, const float* b,
-    float* c, std::size_t c_row, bool adds) {
-  using V = Lanes<float, Width>;
-  constexpr std::size_t lanes = lanes_of<float, Width>;
-  V sum[std::size_t{R}][std::size_t{W}] = {};
-  if (adds) {
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r)
-#pragma GCC unroll 2
-      for (std::size_t v = 0; v < W; ++v) load(sum[r][v], c + r * c_row + v * lanes);
-  }
-  for (; depth > 0; --depth, a += a_column, b += panel_columns) {
-    V values[std::size_t{W}];
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < W; ++v) load(values[v], b + v * lanes);
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r) {
-      const float factor = a[r * a_row];
-#pragma GCC unroll 2
-      for (std::size_t v = 0; v < W; ++v) sum[r][v] += factor * values[v];
-    }
-  }
-#pragma GCC unroll 8
-  for (std::size_t r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (std::size_t v = 0; v < W; ++v) store(c + r * c_row + v * lanes, sum[r][v]);
-}
-
 /// All rows of W vectors of columns.
 template <int W, std::size_t Width>
 [[gnu::always_inline, gnu::no_instrument_function]] inline void multiply_columns(
@@ -89,8 +59,8 @@ template <int W, std::size_t Width>
   const auto tiles = [&](auto size) __attribute__((always_inline, no_instrument_function)) {
     constexpr int R = size.value;
     for (; r + R <= rows; r += R)
-      multiply_tile<R, W, Width>(a.data + r * a.row, a.row, a.column, depth, b, c + r * c_row,
-                                 c_row, adds);
+      multiply_tile<R, W, Width>(a.data + r * a.row, a.row, a.column, depth, b, panel_columns,
+                                 c + r * c_row, c_row, adds);
   };
   tiles(Bytes<tall>{});
   if constexpr (tall > 4) tiles(Bytes<4>{});
