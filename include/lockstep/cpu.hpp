@@ -11,6 +11,7 @@
 #include "lockstep/devices/cpu/batch_normalization.hpp"
 #include "lockstep/devices/cpu/conv2d.hpp"
 #include "lockstep/devices/cpu/conv2d_transpose.hpp"
+#include "lockstep/devices/cpu/conv3d.hpp"
 #include "lockstep/devices/cpu/dense.hpp"
 #include "lockstep/devices/cpu/depthwise_conv2d.hpp"
 #include "lockstep/devices/cpu/device.hpp"

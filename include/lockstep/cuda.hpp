@@ -16,6 +16,7 @@
 #include "lockstep/devices/cuda/ops/concatenate.hpp"
 #include "lockstep/devices/cuda/ops/conv2d.hpp"
 #include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
+#include "lockstep/devices/cuda/ops/conv3d.hpp"
 #include "lockstep/devices/cuda/ops/dense.hpp"
 #include "lockstep/devices/cuda/ops/depthwise_conv2d.hpp"
 #include "lockstep/devices/cuda/ops/dot.hpp"

@@ -10,6 +10,7 @@
 #include "lockstep/devices/reference/average_pooling2d.hpp"
 #include "lockstep/devices/reference/conv2d.hpp"
 #include "lockstep/devices/reference/conv2d_transpose.hpp"
+#include "lockstep/devices/reference/conv3d.hpp"
 #include "lockstep/devices/reference/dense.hpp"
 #include "lockstep/devices/reference/depthwise_conv2d.hpp"
 #include "lockstep/devices/reference/device.hpp"

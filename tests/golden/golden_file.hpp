@@ -56,7 +56,7 @@ class GoldenFile {
   /// The other extents, which are the shape of one example.
   lockstep::Shape example_shape(const std::string& tensor) const {
     const auto& whole = file_.at(tensor).shape;
-    lockstep::Shape example{static_cast<int>(whole.size()) - 1, {1, 1, 1, 1}};
+    lockstep::Shape example{static_cast<int>(whole.size()) - 1, {1, 1, 1, 1, 1}};
     std::transform(whole.begin() + 1, whole.end(), example.extent.begin(),
                    [](std::uint64_t extent) { return static_cast<int>(extent); });
     return example;

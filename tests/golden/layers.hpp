@@ -132,6 +132,25 @@ void meets_dense_then_relu() {
 }
 
 template <class D>
+void meets_volumes() {
+  meets_layer<D, ls::Conv3D<4, 3>>("conv3d");
+  meets_layer<D, ls::Conv3D<3, ls::kernel(2, 3, 4), ls::strides(2, 1, 3), ls::same>>(
+      "conv3d_same_strides");
+  meets_layer<D, ls::Conv3D<3, ls::kernel(2, 3, 2), ls::dilation(3, 1, 2), ls::no_bias>>(
+      "conv3d_dilated");
+  meets_layer<D, ls::Conv3D<6, ls::kernel(3, 1, 2), ls::same, ls::groups(3)>>("conv3d_groups");
+  meets_layer<D, ls::Conv3D<3, 1, ls::strides(2)>>("conv3d_1x1_stride2");
+  meets_layer<D, ls::Conv3D<1, 3, ls::same>>("conv3d_voxel");
+  meets_layer<D, ls::MaxPooling3D<>>("max_pool3d");
+  meets_layer<D, ls::MaxPooling3D<ls::kernel(2, 3, 2), ls::strides(1, 2, 3), ls::same>>(
+      "max_pool3d_same");
+  meets_layer<D, ls::AveragePooling3D<ls::kernel(2, 1, 3)>>("average_pool3d");
+  meets_layer<D, ls::AveragePooling3D<3, ls::strides(1), ls::same>>("average_pool3d_same");
+  meets_layer<D, ls::GlobalAveragePooling3D>("global_average_pool3d");
+  meets_layer<D, ls::GlobalMaxPooling3D>("global_max_pool3d");
+}
+
+template <class D>
 void meets_layers() {
   meets_layer<D, ls::Dense<5>>("dense");
   meets_dense_then_relu<D>();
@@ -228,6 +247,7 @@ void meets_layers() {
       "batch_norm_no_scale");
   meets_layer<D, ls::BatchNormalization<ls::momentum(0.997), ls::epsilon(1e-5f)>>(
       "batch_norm_resnet");
+  meets_volumes<D>();
 }
 
 /// Attention with the operands (query, value, key).

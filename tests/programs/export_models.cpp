@@ -96,6 +96,15 @@ struct GlobalPooling
     : ls::Sequential<
           ls::Input<5, 4, 3>, ls::Conv2D<3, 2>,
           ls::Parallel<ls::Concatenate, ls::GlobalAveragePooling2D, ls::GlobalMaxPooling2D>> {};
+struct Volumes
+    : ls::Sequential<
+          ls::Input<7, 9, 8, 2>, ls::Conv3D<4, 3, same, ls::relu>,
+          ls::MaxPooling3D<ls::kernel(2, 3, 1), strides(1, 2, 1), same>,
+          ls::Conv3D<6, ls::kernel(3, 2, 4), same, strides(2, 1, 2), ls::groups(2)>,
+          ls::AveragePooling3D<ls::kernel(2, 2, 1), strides(1), same>,
+          ls::Conv3D<3, 2, ls::dilation(1, 2, 1), ls::no_bias>,
+          ls::AveragePooling3D<ls::kernel(1, 2, 2)>, ls::MaxPooling3D<ls::kernel(2, 1, 1)>,
+          ls::Parallel<ls::Concatenate, ls::GlobalAveragePooling3D, ls::GlobalMaxPooling3D>> {};
 struct Normalizations
     : ls::Sequential<ls::Input<5, 4, 3>, ls::Normalization, ls::BatchNormalization<>,
                      ls::LayerNormalization<>, ls::BatchNormalization<ls::center(false)>,
@@ -365,6 +374,7 @@ int main(int argc, char** argv) {
     run<Pooling2D>(folder, "pooling2d", back);
     run<Pooling1D>(folder, "pooling1d", back);
     run<GlobalPooling>(folder, "global_pooling", back);
+    run<Volumes>(folder, "volumes", back);
     run<Normalizations>(folder, "normalizations", back);
     run<Activations>(folder, "activations", back);
     run<Shapes>(folder, "shapes", back);

@@ -52,7 +52,7 @@ import torch_model  # noqa: E402
 from model_files import ModelFileError  # noqa: E402
 
 MODELS = ["conv2d", "conv1d", "recurrent", "attention", "depthwise", "transpose", "transpose_padded", "dense", "pooling2d", "pooling1d",
-          "global_pooling", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
+          "global_pooling", "volumes", "normalizations", "activations", "shapes", "moves", "merges", "dots", "training_only",
           "words", "nothing", "strided_dilation", "groups", "slopes", "resized", "transpose1d", "uneven", "first_and_last",
           "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
 GRAPHS = ["graph", "cross_attention"]  # with several inputs and outputs

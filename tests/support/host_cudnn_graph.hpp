@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <vector>
@@ -45,7 +46,8 @@ struct Tensor {
   cudnnDataType_t type;
   void* place;  ///< address; null for a virtual tensor
   std::vector<float>* between;
-  std::array<std::int64_t, 4> sizes{}, steps{};
+  /// Of (n, channels, depth, height, width); images have a depth of 1.
+  std::array<std::int64_t, 5> sizes{1, 1, 1, 1, 1}, steps{};
 
   Tensor(const Made& m, const std::map<std::int64_t, void*>& places,
          std::map<std::int64_t, std::vector<float>>& kept)
@@ -53,15 +55,18 @@ struct Tensor {
     const auto id = m.value(CUDNN_ATTR_TENSOR_UNIQUE_ID);
     const auto s = m.list<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
                t = m.list<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
-    std::copy_n(s.begin(), 4, sizes.begin());
-    std::copy_n(t.begin(), 4, steps.begin());
+    std::copy_n(s.begin(), 2, sizes.begin());
+    std::copy_n(t.begin(), 2, steps.begin());
+    std::copy(s.begin() + 2, s.end(), sizes.end() - std::ssize(s) + 2);
+    std::copy(t.begin() + 2, t.end(), steps.end() - std::ssize(t) + 2);
     place = m.value<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0 ? nullptr : places.at(id);
     between = &kept[id];
     if (place == nullptr) between->resize(static_cast<std::size_t>(size()));
   }
-  std::int64_t size() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
-  std::int64_t at(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) const {
-    return a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3];
+  std::int64_t size() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]; }
+  std::int64_t at(std::int64_t n, std::int64_t k, std::int64_t o, std::int64_t p,
+                  std::int64_t q) const {
+    return n * steps[0] + k * steps[1] + o * steps[2] + p * steps[3] + q * steps[4];
   }
   float get(std::int64_t i) const {
     if (place == nullptr) return (*between)[static_cast<std::size_t>(i)];
@@ -84,13 +89,14 @@ struct Tensor {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = get(static_cast<std::int64_t>(i));
     return values;
   }
-  /// Calls f(a, b, c, d) for all elements.
+  /// Calls f(n, channel, slice, row, column) for all elements.
   template <class F>
   void each(const F& f) const {
-    for (std::int64_t a = 0; a < sizes[0]; ++a)
-      for (std::int64_t c = 0; c < sizes[2]; ++c)
-        for (std::int64_t d = 0; d < sizes[3]; ++d)
-          for (std::int64_t b = 0; b < sizes[1]; ++b) f(a, b, c, d);
+    for (std::int64_t n = 0; n < sizes[0]; ++n)
+      for (std::int64_t o = 0; o < sizes[2]; ++o)
+        for (std::int64_t p = 0; p < sizes[3]; ++p)
+          for (std::int64_t q = 0; q < sizes[4]; ++q)
+            for (std::int64_t k = 0; k < sizes[1]; ++k) f(n, k, o, p, q);
   }
 };
 
@@ -102,15 +108,24 @@ void products(const Made& geometry, const Tensor& x, const Tensor& w, const Tens
              apart = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS),
              before = geometry.list<std::int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
   const std::int64_t channels = w.sizes[1], filters = w.sizes[0] / (x.sizes[1] / channels);
-  y.each([&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
-    for (std::int64_t r = 0; r < w.sizes[2]; ++r)
-      for (std::int64_t s = 0; s < w.sizes[3]; ++s) {
-        const std::int64_t h = p * step[0] - before[0] + r * apart[0],
-                           v = q * step[1] - before[1] + s * apart[1];
-        if (h < 0 || v < 0 || h >= x.sizes[2] || v >= x.sizes[3]) continue;
-        for (std::int64_t c = 0; c < channels; ++c)
-          f(x.at(n, k / filters * channels + c, h, v), w.at(k, c, r, s), y.at(n, k, p, q));
-      }
+  // The place in x along an axis, (depth, height, width), which images have from the second one on.
+  const std::size_t first = 3 - step.size();
+  const auto place = [&](std::size_t axis, std::int64_t window, std::int64_t tap) {
+    if (axis < first) return std::int64_t{0};
+    const std::size_t i = axis - first;
+    return window * step[i] - before[i] + tap * apart[i];
+  };
+  y.each([&](std::int64_t n, std::int64_t k, std::int64_t o, std::int64_t p, std::int64_t q) {
+    for (std::int64_t t = 0; t < w.sizes[2]; ++t)
+      for (std::int64_t r = 0; r < w.sizes[3]; ++r)
+        for (std::int64_t s = 0; s < w.sizes[4]; ++s) {
+          const std::int64_t g = place(0, o, t), h = place(1, p, r), v = place(2, q, s);
+          if (g < 0 || h < 0 || v < 0) continue;
+          if (g >= x.sizes[2] || h >= x.sizes[3] || v >= x.sizes[4]) continue;
+          for (std::int64_t c = 0; c < channels; ++c)
+            f(x.at(n, k / filters * channels + c, g, h, v), w.at(k, c, t, r, s),
+              y.at(n, k, o, p, q));
+        }
   });
 }
 /// `to` += of[i] * other[j] over all products, accumulated in double.
@@ -159,9 +174,9 @@ inline void run(const Made& graph, const std::map<std::int64_t, void*>& places) 
                    to = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
       const bool adds = op->parts.count(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) > 0;
       const Tensor other = adds ? tensor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC) : from;
-      to.each([&](std::int64_t n, std::int64_t k, std::int64_t p, std::int64_t q) {
-        const float v = from.get(from.at(n, k, p, q));
-        to.put(to.at(n, k, p, q), adds ? v + other.get(k) : std::max(v, 0.0f));
+      to.each([&](std::int64_t n, std::int64_t k, std::int64_t o, std::int64_t p, std::int64_t q) {
+        const float v = from.get(from.at(n, k, o, p, q));
+        to.put(to.at(n, k, o, p, q), adds ? v + other.get(k) : std::max(v, 0.0f));
       });
     }
   }

@@ -13,7 +13,7 @@ namespace testing {
 
 /// A random order of `rank` axes.
 inline lockstep::Shape generated_order(lockstep::Philox& g, int rank) {
-  lockstep::Shape order{rank, {1, 2, 3, 4}};
+  lockstep::Shape order{rank, {1, 2, 3, 4, 1}};
   for (int k = 0; k < 4; ++k)
     if (k >= rank) order.extent[static_cast<std::size_t>(k)] = 1;
   for (int k = rank - 1; k > 0; --k)

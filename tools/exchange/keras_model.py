@@ -55,10 +55,12 @@ except ImportError as missing:
     sys.exit(f"keras_model: {missing}; install keras, numpy, safetensors and one of jax, torch and tensorflow")
 
 # Layers whose options are the arguments of Keras' class of the same name.
-SAME = {"Add", "Average", "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "CenterCrop", "Concatenate", "Conv1D",
-        "Conv2D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
-        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GRU",
-        "GroupNormalization", "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "Minimum", "Multiply",
+SAME = {"Add", "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "BatchNormalization", "CenterCrop", "Concatenate",
+        "Conv1D", "Conv2D", "Conv3D", "Dense", "DepthwiseConv2D", "Dot", "Dropout", "ELU", "Embedding", "Flatten", "GaussianNoise",
+        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalMaxPooling1D", "GlobalMaxPooling2D",
+        "GlobalMaxPooling3D", "GRU",
+        "GroupNormalization", "LayerNormalization", "LeakyReLU", "LSTM", "Maximum", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Minimum",
+        "Multiply",
         "Normalization", "Permute", "PReLU", "RandomBrightness", "RandomContrast", "RandomFlip", "RandomRotation",
         "RandomTranslation", "RandomZoom", "ReLU", "RepeatVector", "Rescaling", "Reshape", "Resizing",
         "RMSNormalization",
@@ -104,6 +106,14 @@ class AveragePooling1D(_InsideMean, keras.layers.AveragePooling1D):
 @keras.saving.register_keras_serializable(package="lockstep")
 class AveragePooling2D(_InsideMean, keras.layers.AveragePooling2D):
     pass
+
+
+@keras.saving.register_keras_serializable(package="lockstep")
+class AveragePooling3D(_InsideMean, keras.layers.AveragePooling3D):
+    pass
+
+
+INSIDE_MEANS = {"AveragePooling1D": AveragePooling1D, "AveragePooling2D": AveragePooling2D, "AveragePooling3D": AveragePooling3D}
 
 
 @keras.saving.register_keras_serializable(package="lockstep")
@@ -359,8 +369,8 @@ def _layer(layer):
         return OWN[kind](**config, name=name)
     if kind == "RandomCutout":
         return keras.layers.Identity(name=name)
-    if kind in ("AveragePooling1D", "AveragePooling2D") and keras.backend.backend() == "torch":
-        return {"AveragePooling1D": AveragePooling1D, "AveragePooling2D": AveragePooling2D}[kind](**config, name=name)
+    if kind in INSIDE_MEANS and keras.backend.backend() == "torch":
+        return INSIDE_MEANS[kind](**config, name=name)
     if kind in FUNCTIONS:
         return keras.layers.Activation(FUNCTIONS[kind], name=name)
     if kind in SAME:

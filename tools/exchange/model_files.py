@@ -23,8 +23,8 @@ def _check(holds, path, fact):
         raise ModelFileError(f"{path}: {fact}")
 
 
-def _is_shape(value):
-    return (isinstance(value, list) and len(value) <= 4
+def _is_shape(value, most_axes=4):
+    return (isinstance(value, list) and len(value) <= most_axes
             and all(type(extent) is int and 0 < extent < 2**31 for extent in value))
 
 
@@ -55,7 +55,7 @@ def _check_layer(layer, path, known):
     _check(isinstance(parameters, list), where, "'parameters' is not a list")
     for parameter in parameters:
         _check(isinstance(parameter, dict) and isinstance(parameter.get("name"), str)
-               and parameter["name"].startswith(name + "/") and _is_shape(parameter.get("shape"))
+               and parameter["name"].startswith(name + "/") and _is_shape(parameter.get("shape"), most_axes=5)
                and isinstance(parameter.get("trainable"), bool), where,
                f"{parameter!r:.60} is not a parameter with name, shape and trainable")
     first = layer.setdefault("shared_with", "")

@@ -107,7 +107,7 @@ class AveragePooling(nn.Module):
         self.size, self.strides, self.pads = size, strides, [n for pair in reversed(pads) for n in pair]
 
     def forward(self, x):
-        pool = functional.avg_pool1d if len(self.size) == 1 else functional.avg_pool2d
+        pool = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[len(self.size) - 1]
         inside = functional.pad(torch.ones_like(x[:1, :1]), self.pads)
         return pool(functional.pad(x, self.pads), self.size, self.strides) / pool(inside, self.size, self.strides)
 
@@ -357,8 +357,8 @@ def _convolution(layer, kernel, bias, groups=1):
     parts = config.get("groups", 1)
     step = [1] * axes if point else config["strides"]
     gap = [1] * axes if point else config["dilation_rate"]
-    built = (nn.Conv1d, nn.Conv2d)[axes - 1](inputs * parts, outputs * groups, size, step, dilation=gap,
-                                              groups=groups * parts, bias=bias)
+    built = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[axes - 1](inputs * parts, outputs * groups, size, step, dilation=gap,
+                                                         groups=groups * parts, bias=bias)
     order = (axes + 1, axes, *range(axes)) if groups == 1 else (axes, axes + 1, *range(axes))
     tensors = {kernel["name"].rpartition("/")[2]: Tensor(built, "weight", order)}
     if bias:
@@ -417,7 +417,7 @@ def _crop(layer):
 def _module(layer):
     """The layer in PyTorch, for values with channels last, and its tensors by the names of lockstep's parameters."""
     kind, config, shape = layer["class_name"], layer["config"], layer["input_shapes"][0]
-    if kind in ("Conv1D", "Conv2D"):
+    if kind in ("Conv1D", "Conv2D", "Conv3D"):
         built, tensors = _convolution(layer, "kernel", config["use_bias"])
         return ChannelsFirst(built, _pads(layer, config["kernel_size"])), tensors
     if kind == "DepthwiseConv2D":
@@ -474,14 +474,14 @@ def _without_parameters(layer, kind, config, shape):
         return ACTIVATIONS[LAYERS[kind]]()
     if kind == "LeakyReLU":
         return nn.LeakyReLU(config["negative_slope"])
-    if kind in ("MaxPooling1D", "MaxPooling2D"):
-        pool = (nn.MaxPool1d, nn.MaxPool2d)[len(config["pool_size"]) - 1](config["pool_size"], config["strides"])
+    if kind in ("MaxPooling1D", "MaxPooling2D", "MaxPooling3D"):
+        pool = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)[len(config["pool_size"]) - 1](config["pool_size"], config["strides"])
         return ChannelsFirst(pool, _pads(layer, config["pool_size"]), float("-inf"))
-    if kind in ("AveragePooling1D", "AveragePooling2D"):
+    if kind in ("AveragePooling1D", "AveragePooling2D", "AveragePooling3D"):
         return ChannelsFirst(AveragePooling(config["pool_size"], config["strides"], _pads(layer, config["pool_size"])))
-    if kind in ("GlobalAveragePooling1D", "GlobalAveragePooling2D"):
+    if kind in ("GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D"):
         return Function(lambda x: x.mean(dim=tuple(range(1, x.ndim - 1))), kind)
-    if kind in ("GlobalMaxPooling1D", "GlobalMaxPooling2D"):
+    if kind in ("GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D"):
         return Function(lambda x: x.amax(dim=tuple(range(1, x.ndim - 1))), kind)
     if kind in ("Flatten", "Reshape"):
         return Function(lambda x: x.reshape(len(x), *layer["output_shape"]), f"{kind} to {layer['output_shape']}")

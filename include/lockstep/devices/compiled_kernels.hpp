@@ -35,11 +35,13 @@
   LOCKSTEP_PASSES(how, D, AddOp)                                \
   LOCKSTEP_PASSES(how, D, AverageOp)                            \
   LOCKSTEP_PASSES(how, D, AveragePooling2DOp)                   \
+  LOCKSTEP_PASSES(how, D, AveragePooling3DOp)                   \
   LOCKSTEP_PASSES(how, D, BatchNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, CenterCropOp)                         \
   LOCKSTEP_PASSES(how, D, ConcatenateOp)                        \
   LOCKSTEP_PASSES(how, D, Conv2DOp)                             \
   LOCKSTEP_PASSES(how, D, Conv2DTransposeOp)                    \
+  LOCKSTEP_PASSES(how, D, Conv3DOp)                             \
   LOCKSTEP_PASSES(how, D, Cropping2DOp)                         \
   LOCKSTEP_PASSES(how, D, DenseOp)                              \
   LOCKSTEP_PASSES(how, D, DepthToSpaceOp)                       \
@@ -51,13 +53,16 @@
   LOCKSTEP_PASSES(how, D, GELUOp)                               \
   LOCKSTEP_PASSES(how, D, GaussianNoiseOp)                      \
   LOCKSTEP_PASSES(how, D, GlobalAveragePooling2DOp)             \
+  LOCKSTEP_PASSES(how, D, GlobalAveragePooling3DOp)             \
   LOCKSTEP_PASSES(how, D, GlobalMaxPooling2DOp)                 \
+  LOCKSTEP_PASSES(how, D, GlobalMaxPooling3DOp)                 \
   LOCKSTEP_PASSES(how, D, GroupNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, GroupedQueryAttentionOp)              \
   LOCKSTEP_PASSES(how, D, LayerNormalizationOp)                 \
   LOCKSTEP_PASSES(how, D, LeakyReLUOp)                          \
   LOCKSTEP_PASSES(how, D, LogSoftmaxOp)                         \
   LOCKSTEP_PASSES(how, D, MaxPooling2DOp)                       \
+  LOCKSTEP_PASSES(how, D, MaxPooling3DOp)                       \
   LOCKSTEP_PASSES(how, D, MaximumOp)                            \
   LOCKSTEP_PASSES(how, D, MinimumOp)                            \
   LOCKSTEP_PASSES(how, D, MultiHeadAttentionOp)                 \

@@ -103,16 +103,20 @@ class LayerForm {
         const Channels layout = inputs_[0]->channels();
         return value(pointwise(c, in(layout), layout, "negative_slope"), layout);
       }
-    if (c == "Conv1D" || c == "Conv2D") return convolution();
+    if (c == "Conv1D" || c == "Conv2D" || c == "Conv3D") return convolution();
     if (c == "DepthwiseConv2D") return value(depthwise("kernel", true), Channels::first);
     if (c == "SeparableConv2D") return separable();
     if (c == "Conv1DTranspose" || c == "Conv2DTranspose") return transposed_convolution();
     if (c == "Dense") return dense();
-    if (c == "MaxPooling1D" || c == "MaxPooling2D") return pooling("MaxPool");
-    if (c == "AveragePooling1D" || c == "AveragePooling2D") return pooling("AveragePool");
-    if (c == "GlobalAveragePooling1D" || c == "GlobalAveragePooling2D")
+    if (c == "MaxPooling1D" || c == "MaxPooling2D" || c == "MaxPooling3D")
+      return pooling("MaxPool");
+    if (c == "AveragePooling1D" || c == "AveragePooling2D" || c == "AveragePooling3D")
+      return pooling("AveragePool");
+    if (c == "GlobalAveragePooling1D" || c == "GlobalAveragePooling2D" ||
+        c == "GlobalAveragePooling3D")
       return global_pooling("ReduceMean");
-    if (c == "GlobalMaxPooling1D" || c == "GlobalMaxPooling2D") return global_pooling("ReduceMax");
+    if (c == "GlobalMaxPooling1D" || c == "GlobalMaxPooling2D" || c == "GlobalMaxPooling3D")
+      return global_pooling("ReduceMax");
     if (c == "BatchNormalization") return batch_normalization();
     if (c == "LayerNormalization") return layer_normalization();
     if (c == "RMSNormalization") return rms_normalization();

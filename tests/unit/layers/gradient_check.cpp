@@ -61,6 +61,7 @@ double gradient_error(ls::Shape in) {
 
 constexpr double tolerance = 1e-8;
 constexpr auto image = ls::shape(6, 5, 3);
+constexpr auto volume = ls::shape(4, 3, 5, 2);
 
 }  // namespace
 
@@ -72,6 +73,7 @@ TEST_CASE("Conv2D has the gradient of its output") { CHECK(gradient_error<ls::Co
 TEST_CASE("Conv2D with same padding and strides has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, 3, ls::same, ls::strides(2)>>(image) < tolerance); }
 TEST_CASE("Conv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<2, ls::kernel(3, 2), ls::dilation(2, 1), ls::no_bias>>(image) < tolerance); }
 TEST_CASE("Conv2D with groups has the gradient of its output") { CHECK(gradient_error<ls::Conv2D<6, 3, ls::groups(3)>>(image) < tolerance); CHECK(gradient_error<ls::Conv2D<4, ls::kernel(2, 3), ls::same, ls::strides(2, 1), ls::groups(2), ls::no_bias>>(ls::shape(5, 4, 6)) < tolerance); }
+TEST_CASE("Conv3D has the gradient of its output") { CHECK(gradient_error<ls::Conv3D<3, 2>>(volume) < tolerance); CHECK(gradient_error<ls::Conv3D<4, ls::kernel(3, 2, 1), ls::same, ls::strides(2, 1, 3), ls::groups(2), ls::no_bias>>(volume) < tolerance); CHECK(gradient_error<ls::Conv3D<2, 2, ls::dilation(3, 1, 2)>>(volume) < tolerance); }
 TEST_CASE("DepthwiseConv2D has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<3>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with a multiplier has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<ls::kernel(3, 2), ls::same, ls::strides(2, 1), ls::depth_multiplier(2), ls::no_bias>>(image) < tolerance); }
 TEST_CASE("DepthwiseConv2D with dilation has the gradient of its output") { CHECK(gradient_error<ls::DepthwiseConv2D<2, ls::dilation(2, 1)>>(image) < tolerance); }
@@ -83,6 +85,9 @@ TEST_CASE("MaxPooling2D has the gradient of its output") { CHECK(gradient_error<
 TEST_CASE("MaxPooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
 TEST_CASE("AveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<>>(image) < tolerance); }
 TEST_CASE("AveragePooling2D with overlaps has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling2D<3, ls::same, ls::strides(2, 1)>>(image) < tolerance); }
+TEST_CASE("MaxPooling3D has the gradient of its output") { CHECK(gradient_error<ls::MaxPooling3D<>>(volume) < tolerance); CHECK(gradient_error<ls::MaxPooling3D<3, ls::same, ls::strides(1, 2, 1)>>(volume) < tolerance); }
+TEST_CASE("AveragePooling3D has the gradient of its output") { CHECK(gradient_error<ls::AveragePooling3D<>>(volume) < tolerance); CHECK(gradient_error<ls::AveragePooling3D<3, ls::same, ls::strides(1, 2, 1)>>(volume) < tolerance); }
+TEST_CASE("Global pooling of volumes has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling3D>(volume) < tolerance); CHECK(gradient_error<ls::GlobalMaxPooling3D>(volume) < tolerance); }
 TEST_CASE("GlobalAveragePooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalAveragePooling2D>(image) < tolerance); }
 TEST_CASE("GlobalMaxPooling2D has the gradient of its output") { CHECK(gradient_error<ls::GlobalMaxPooling2D>(image) < tolerance); }
 TEST_CASE("ZeroPadding2D has the gradient of its output") { CHECK(gradient_error<ls::ZeroPadding2D<ls::edges(1, 0, 2, 3)>>(image) < tolerance); }

@@ -43,7 +43,7 @@ inline Shape stacked(const Shape& shape, std::uint64_t extent) {
         "window: examples or targets of shape {} already have the maximum of four axes; flatten "
         "them first",
         to_string(shape));
-  Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1}};
+  Shape result{shape.rank + 1, {static_cast<int>(extent), 1, 1, 1, 1}};
   for (int axis = 0; axis < shape.rank; ++axis)
     result.extent[static_cast<std::size_t>(axis) + 1] = shape[axis];
   return result;
@@ -56,7 +56,7 @@ inline Shape unstacked(const Shape& shape, const char* what) {
         "unbatch: the {} have shape () and no axis to split; features and targets need the same "
         "first axis",
         what);
-  Shape result{shape.rank - 1, {1, 1, 1, 1}};
+  Shape result{shape.rank - 1, {1, 1, 1, 1, 1}};
   for (int axis = 1; axis < shape.rank; ++axis)
     result.extent[static_cast<std::size_t>(axis) - 1] = shape[axis];
   return result;

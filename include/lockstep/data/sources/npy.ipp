@@ -213,7 +213,7 @@ Shape npy_shape(const NpyArray& array, bool numbers_are_labels) {
         "has {} axes, but examples have at most four, after the first axis, which counts them; "
         "reshape it",
         rank);
-  Shape shape{static_cast<int>(rank) - 1, {1, 1, 1, 1}};
+  Shape shape{static_cast<int>(rank) - 1, {1, 1, 1, 1, 1}};
   for (std::size_t axis = 1; axis < rank; ++axis) {
     if (array.extents[axis] < 1 ||
         array.extents[axis] > std::size_t{std::numeric_limits<int>::max()})

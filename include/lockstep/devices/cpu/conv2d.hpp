@@ -32,8 +32,8 @@ namespace detail {
 /// Last argument of ConvolutionCalls for a transposed convolution's forward.
 struct InputGradientOnly {};
 
-/// The prepared passes of one convolution; in conv2d.ipp.
-template <class D>
+/// The prepared passes of one convolution, Conv2DOp or Conv3DOp; in conv2d.ipp.
+template <class D, class Op = Conv2DOp>
 class ConvolutionCalls;
 
 }  // namespace detail

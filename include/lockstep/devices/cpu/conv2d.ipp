@@ -3,6 +3,7 @@
 #include "lockstep/devices/cpu/conv2d.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -21,27 +22,27 @@ namespace lockstep::detail {
 
 /// The prepared passes of one convolution at one batch size, optionally followed by a ReLU. `name`
 /// is that of the layer, for messages.
-template <class D>
+template <class D, class Op>
 class ConvolutionCalls {
  public:
   using T = typename D::real;
   using A = ActivationOf<D>;
   static constexpr bool mixed = !std::is_same_v<A, T>;
+  static constexpr bool over_images = std::is_same_v<Op, Conv2DOp>;  // else over volumes
 
   ConvolutionCalls() = default;
   /// With `Only`, other passes must not be called: ForwardOnly, or InputGradientOnly.
   template <class... Only>
-  ConvolutionCalls(const Conv2DOp& op, CpuContext<T>& context, std::size_t count, bool relu,
+  ConvolutionCalls(const Op& op, CpuContext<T>& context, std::size_t count, bool relu,
                    const char* name = "conv2d", Only... only)
       : kernel_size_(op.kernel_size()), relu_(relu) {
     if (count == 0) return;
     const auto scope = context.scope();
     const onednn::Site at{name, op.out(), context.engine()};
     const auto n = static_cast<std::ptrdiff_t>(count);
-    if (!mixed && WinogradConvolution<T>::fits(op))
-      prepare_winograd(op, context.threads(), only...);
-    else
-      prepare_onednn(op, at, n, context.threads(), relu, only...);
+    if constexpr (over_images && !mixed)
+      if (WinogradConvolution<T>::fits(op)) prepare_winograd(op, context.threads(), only...);
+    if (!winograd_) prepare_onednn(op, at, n, context.threads(), relu, only...);
     if constexpr (sizeof...(Only) == 0)
       if (relu) prepare_mask(op, at, n);
   }
@@ -50,10 +51,10 @@ class ConvolutionCalls {
     return std::max({forward_scratch_.bytes(), relu_scratch_.bytes(), backward_scratch_.bytes()});
   }
 
-  void forward(const Conv2DOp& op, const Io<D>& io) {
+  void forward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) return;
     const T* const bias = op.bias ? io.w + kernel_size_ : nullptr;
-    if constexpr (!mixed)
+    if constexpr (over_images && !mixed)
       if (winograd_)
         return winograd_(io.step.count, io.x[0], io.w, bias, relu_, io.y,
                          io.scratch + winograd_scratch_);
@@ -70,7 +71,7 @@ class ConvolutionCalls {
               std::numeric_limits<float>::infinity());
   }
 
-  void backward(const Conv2DOp& op, const Io<D>& io) {
+  void backward(const Op& op, const Io<D>& io) {
     if (io.step.count == 0) {
       if (io.dw != nullptr)
         std::fill_n(io.dw, kernel_size_ + (op.bias ? static_cast<std::size_t>(op.filters) : 0),
@@ -89,11 +90,11 @@ class ConvolutionCalls {
 
   /// Writes dw and db, unless dw is null, for at least one example. `dy` is masked already if there
   /// is a ReLU.
-  void gradient_of_weights(const Conv2DOp& op, const Io<D>& io, const A* dy) {
+  void gradient_of_weights(const Op& op, const Io<D>& io, const A* dy) {
     if (io.dw == nullptr) return;
     const dnnl_stream_t stream = io.device.stream();
     T* const db = op.bias ? io.dw + kernel_size_ : nullptr;
-    if constexpr (!mixed) {
+    if constexpr (over_images && !mixed) {
       if (few_channels_)
         return few_channels_(op, io.step.count, io.x[0], io.dy, mask_ ? io.y : nullptr, io.dw, db,
                              reinterpret_cast<T*>(io.scratch + sums_));
@@ -118,7 +119,7 @@ class ConvolutionCalls {
 
   /// Writes dx for at least one example; `dy` as in gradient_of_weights.
   void gradient_of_input(const Io<D>& io, const A* dy) {
-    if constexpr (!mixed)
+    if constexpr (over_images && !mixed)
       if (winograd_dx_)
         return winograd_dx_(io.step.count, dy, io.w, nullptr, false, io.dx[0],
                             io.scratch + winograd_backward_scratch_);
@@ -131,9 +132,9 @@ class ConvolutionCalls {
   enum class Pass { forward, relu_forward, weights, data };
   template <class... Only>
   static constexpr bool prepares_input_gradient = !(std::is_same_v<Only, ForwardOnly> || ...);
-  static std::size_t filters_of(const Conv2DOp& op) { return static_cast<std::size_t>(op.filters); }
+  static std::size_t filters_of(const Op& op) { return static_cast<std::size_t>(op.filters); }
 
-  [[gnu::noinline, gnu::cold]] void prepare_mask(const Conv2DOp& op, const onednn::Site& at,
+  [[gnu::noinline, gnu::cold]] void prepare_mask(const Op& op, const onednn::Site& at,
                                                  std::ptrdiff_t n) {
     const auto size = n * static_cast<std::ptrdiff_t>(op.out().size());
     mask_ = onednn::relu_mask(at, {at, onednn::data_type<A>(), {size}, dnnl_a}, backward_scratch_);
@@ -143,7 +144,7 @@ class ConvolutionCalls {
   /// Sets up Winograd's transforms for all passes. Both backward passes use the same scratch, one
   /// after the other.
   template <class... Only>
-  void prepare_winograd(const Conv2DOp& op, int threads, Only...) {
+  void prepare_winograd(const Op& op, int threads, Only...) {
     winograd_ = {op, WinogradPass::forward, threads, longest_vectors()};
     winograd_scratch_ = forward_scratch_.add(winograd_.scratch_bytes());
     std::size_t backward = 0;
@@ -159,33 +160,32 @@ class ConvolutionCalls {
   }
 
   template <class... Only>
-  [[gnu::noinline, gnu::cold]] void prepare_onednn(const Conv2DOp& op, const onednn::Site& at,
+  [[gnu::noinline, gnu::cold]] void prepare_onednn(const Op& op, const onednn::Site& at,
                                                    std::ptrdiff_t n, [[maybe_unused]] int threads,
                                                    bool relu, Only...) {
     using onednn::Call, onednn::MemoryDesc, onednn::PrimitiveDesc;
     constexpr dnnl_data_type_t type = onednn::data_type<A>(), real = onednn::data_type<T>();
-    const Window rows = op.rows(), columns = op.columns();
-    const bool grouped = op.groups > 1;
-    const dnnl_format_tag_t in_order = grouped ? dnnl_hwigo : dnnl_hwio;
+    const dnnl_format_tag_t in_order = kernel_order(op.groups > 1);
     const auto kernel = [&](dnnl_data_type_t t, dnnl_format_tag_t tag) {
-      return grouped
-                 ? MemoryDesc(at, t,
-                              {op.groups, op.group_filters(), op.group_channels(), op.kernel.height,
-                               op.kernel.width},
-                              tag)
-                 : MemoryDesc(at, t, {op.filters, op.channels(), op.kernel.height, op.kernel.width},
-                              tag);
+      return op.groups > 1 ? kernel_desc(at, op, t, tag, op.groups, op.group_filters())
+                           : kernel_desc(at, op, t, tag, op.filters);
     };
     const MemoryDesc plain = kernel(real, in_order);
     onednn::Convolution c{
-        .x = {at, type, {n, op.channels(), op.in[0], op.in[1]}, dnnl_nhwc},
+        .x = values_desc(at, n, op.in, type),
         .w = kernel(type, dnnl_format_tag_any),
         .bias = op.bias ? MemoryDesc(at, real, {op.filters}, dnnl_a) : MemoryDesc(),
-        .y = {at, type, {n, op.filters, op.out()[0], op.out()[1]}, dnnl_nhwc},
-        .strides = {op.strides.height, op.strides.width},
-        .dilates = {op.dilation.height - 1, op.dilation.width - 1},
-        .before = {rows.before(), columns.before()},
-        .after = {rows.after(), columns.after()}};
+        .y = values_desc(at, n, op.out(), type),
+        .strides = {},
+        .dilates = {},
+        .before = {},
+        .after = {}};
+    for (std::size_t axis = 0; const Window& w : windows(op)) {
+      c.strides[axis] = w.stride;
+      c.dilates[axis] = w.dilation - 1;
+      c.before[axis] = w.before();
+      c.after[axis++] = w.after();
+    }
 
     const PrimitiveDesc hint = onednn::convolution_forward(at, c, false, rejected_for_forward(op));
     // oneDNN chooses the kernel's layout, unless that ends in its reference loops and the plain
@@ -230,10 +230,7 @@ class ConvolutionCalls {
 
     // Kernel gradient: x, dy -> dw, unpacked; the bias gradient is a column sum of dy.
     if constexpr (sizeof...(Only) > 0) {
-    } else if (!mixed && FewChannelsGradient<T>::fits(op)) {
-      few_channels_ = FewChannelsGradient<T>(op, threads);
-      sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
-    } else {
+    } else if (!prepare_few_channels(op, threads)) {
       const PrimitiveDesc weights = fastest(Constant<Pass::weights>{});
       const MemoryDesc dw(at, weights, dnnl_query_diff_weights_md);
       backward_weights_ = Call(
@@ -257,35 +254,93 @@ class ConvolutionCalls {
     }
   }
 
+  /// Whether our own loops compute the kernel gradient.
+  bool prepare_few_channels([[maybe_unused]] const Op& op, [[maybe_unused]] int threads) {
+    if constexpr (over_images && !mixed) {
+      if (!FewChannelsGradient<T>::fits(op)) return false;
+      few_channels_ = FewChannelsGradient<T>(op, threads);
+      sums_ = backward_scratch_.add(few_channels_.scratch_bytes(op));
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  /// The window along each axis.
+  static constexpr auto windows(const Op& op) {
+    if constexpr (over_images)
+      return std::array{op.rows(), op.columns()};
+    else
+      return std::array{op.depths(), op.rows(), op.columns()};
+  }
+  /// The order of the kernel's axes in memory.
+  static constexpr dnnl_format_tag_t kernel_order(bool grouped) {
+    if (over_images) return grouped ? dnnl_hwigo : dnnl_hwio;
+    return grouped ? dnnl_dhwigo : dnnl_dhwio;
+  }
+  /// The kernel; `first` are the groups, if there are several, and the filters of one.
+  static onednn::MemoryDesc kernel_desc(const onednn::Site& at, const Op& op, dnnl_data_type_t type,
+                                        dnnl_format_tag_t tag, auto... first) {
+    if constexpr (over_images)
+      return {at, type, {first..., op.group_channels(), op.kernel.height, op.kernel.width}, tag};
+    else
+      return {at,
+              type,
+              {first..., op.group_channels(), op.kernel.depth, op.kernel.height, op.kernel.width},
+              tag};
+  }
+  /// `n` images or volumes of shape `s`.
+  static onednn::MemoryDesc values_desc(const onednn::Site& at, std::ptrdiff_t n, const Shape& s,
+                                        dnnl_data_type_t type) {
+    if constexpr (over_images)
+      return {at, type, {n, s[2], s[0], s[1]}, dnnl_nhwc};
+    else
+      return {at, type, {n, s[3], s[0], s[1], s[2]}, dnnl_ndhwc};
+  }
+  static constexpr bool is_pointwise(const Op& op) {
+    for (const Window& w : windows(op))
+      if (w.kernel != 1) return false;
+    return true;
+  }
+  static constexpr bool is_strided(const Op& op) {
+    for (const Window& w : windows(op))
+      if (w.stride != 1) return true;
+    return false;
+  }
+  static constexpr bool is_dilated(const Op& op) {
+    for (const Window& w : windows(op))
+      if (w.dilation != 1) return true;
+    return false;
+  }
+
   /// A bug of oneDNN 2.6 and 3.2 with AVX2: for these convolutions the weight gradients are wrong
   /// in oneDNN's preferred layout. In the plain layout it uses a GEMM, which is correct.
-  static constexpr bool strided_pointwise_with_tail(const Conv2DOp& op) {
-    return op.kernel == KernelSize{1, 1} && op.strides != Strides{1, 1} &&
-           op.group_channels() % 16 != 0;
+  static constexpr bool strided_pointwise_with_tail(const Op& op) {
+    return is_pointwise(op) && is_strided(op) && op.group_channels() % 16 != 0;
   }
   /// Whether each channel is a group with one filter.
-  static constexpr bool is_depthwise(const Conv2DOp& op) {
+  static constexpr bool is_depthwise(const Op& op) {
     return op.groups > 1 && op.groups == op.channels() && op.groups == op.filters;
   }
 
   /// Implementations to avoid in forward. A bug of oneDNN 2.6's AMX code in bfloat16: with strides
   /// other than 1, some rows are wrong if two threads share an image.
-  static onednn::Reject rejected_for_forward(const Conv2DOp& op) {
-    if (op.strides == Strides{1, 1}) return onednn::reject_none;
+  static onednn::Reject rejected_for_forward(const Op& op) {
+    if (!is_strided(op)) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("brgconv:avx512_core_amx"); };
   }
   /// Implementations to avoid for the weight gradient. A bug of oneDNN 2.6's AMX code in bfloat16:
   /// channels beyond the last whole block of 16 are wrong.
   /// Its AVX-512 code reads beyond the images if the kernel is dilated. That of depthwise
   /// convolutions is wrong then, for any number of channels.
-  static onednn::Reject rejected_for_weights(const Conv2DOp& op) {
-    if (is_depthwise(op) && op.dilation != Dilation{1, 1})
+  static onednn::Reject rejected_for_weights(const Op& op) {
+    if (is_depthwise(op) && is_dilated(op))
       return [](std::string_view name) {
         return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:") ||
                name == "jit_dw:avx512_core_bf16";
       };
     if (op.group_channels() % 16 == 0) return onednn::reject_none;
-    if (op.dilation != Dilation{1, 1})
+    if (is_dilated(op))
       return [](std::string_view name) {
         return name.starts_with("jit:avx512_core_amx") || name.starts_with("jit_bf16:");
       };
@@ -294,14 +349,14 @@ class ConvolutionCalls {
   }
   /// Implementations to avoid for the input gradient. A bug of oneDNN 2.6's AVX-512 code in
   /// bfloat16: with an odd number of filters, 1 x 1 kernels are wrong for some numbers of pixels.
-  static onednn::Reject rejected_for_input(const Conv2DOp& op) {
-    if (op.kernel != KernelSize{1, 1} || op.group_filters() % 2 == 0) return onednn::reject_none;
+  static onednn::Reject rejected_for_input(const Op& op) {
+    if (!is_pointwise(op) || op.group_filters() % 2 == 0) return onednn::reject_none;
     return [](std::string_view name) { return name.starts_with("jit_bf16_1x1"); };
   }
   /// Whether each kernel tap reads at least one pixel; a tap that always falls into the padding
   /// does not. In bfloat16 oneDNN does not initialize the gradient of such taps.
-  static bool uses_all_taps(const Conv2DOp& op) {
-    for (const Window& w : {op.rows(), op.columns()})
+  static bool uses_all_taps(const Op& op) {
+    for (const Window& w : windows(op))
       for (int tap = 0; tap < w.kernel; ++tap) {
         int at = tap * w.dilation - w.before(), left = w.out();
         for (; left > 0 && (at < 0 || at >= w.in); --left) at += w.stride;

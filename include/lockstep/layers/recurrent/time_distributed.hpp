@@ -24,7 +24,7 @@ struct TimeDistributedOp {
   constexpr std::size_t steps() const { return static_cast<std::size_t>(in[0]); }
   constexpr Shape out() const {
     const Shape step = op.out();
-    return {step.rank + 1, {in[0], step[0], step[1], step[2]}};
+    return {step.rank + 1, {in[0], step[0], step[1], step[2], 1}};
   }
   constexpr double flops() const {
     if constexpr (requires { op.flops(); })
@@ -41,7 +41,7 @@ namespace detail {
 
 /// The shape of one step.
 constexpr Shape step_of(Shape in) {
-  return {in.rank > 0 ? in.rank - 1 : 0, {in[1], in[2], in[3], 1}};
+  return {in.rank > 0 ? in.rank - 1 : 0, {in[1], in[2], in[3], 1, 1}};
 }
 
 /// The activation of L; void without one.

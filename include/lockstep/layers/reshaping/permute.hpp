@@ -75,7 +75,7 @@ struct Permute {
   static constexpr std::array<Parameter, 0> parameters(Shape) { return {}; }
   static constexpr PermuteOp op(Shape in) {
     constexpr Shape dims = shape(Dims...);
-    return {in, detail::is_permutation(dims) ? dims : Shape{dims.rank, {1, 2, 3, 4}}};
+    return {in, detail::is_permutation(dims) ? dims : Shape{dims.rank, {1, 2, 3, 4, 1}}};
   }
 
   static_assert(sizeof(detail::CheckPermute<Dims...>) > 0);

@@ -16,7 +16,7 @@ using Double = ls::Reference<double>;
 /// Whether L on each of three steps, of two examples, does what L does on six examples.
 template <class L>
 bool acts_on_each_step(ls::Shape step) {
-  const ls::Shape in{step.rank + 1, {3, step[0], step[1], step[2]}};
+  const ls::Shape in{step.rank + 1, {3, step[0], step[1], step[2], 1}};
   const auto op = ls::TimeDistributed<L>::op(in);
   const auto alone = L::op(step);
   const auto x = testing::normal_values(2 * in.size(), 1),

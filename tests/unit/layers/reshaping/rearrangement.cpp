@@ -24,7 +24,7 @@ void for_each_index(ls::Shape s, const std::function<void(int, ls::Shape)>& visi
     for (int a = 0; a < s[0]; ++a)
       for (int b = 0; b < s[1]; ++b)
         for (int c = 0; c < s[2]; ++c)
-          for (int d = 0; d < s[3]; ++d) visit(n, {s.rank, {a, b, c, d}});
+          for (int d = 0; d < s[3]; ++d) visit(n, {s.rank, {a, b, c, d, 1}});
 }
 std::size_t offset(ls::Shape s, int n, ls::Shape at) {
   int result = n;

@@ -1,17 +1,17 @@
 /// \file
 /// Convolutions by cuDNN: a graph per pass, and execution plans made from it. Invariants: images
-/// are NHWC and kernels out x height x width x in, the one layout that all engines support (cuDNN
+/// are NHWC and kernels out x height x width x in (volumes NDHWC, out x depth x height x width x in), the one layout that all engines support (cuDNN
 /// 9.19 offers the same engines whatever strides the kernel's descriptor has); a graph is described
 /// without a GPU, a plan for a GPU or for a description of one.
 ///
-///     CudnnTarget + Conv2DOp -> ConvolutionGraph -> heuristics -> engines that CudnnRules allow
+///     CudnnTarget + AnyConvolution -> ConvolutionGraph -> heuristics -> engines that CudnnRules allow
 ///                            -> CudnnPlan -> JSON -> read_plan, in the next process
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +19,7 @@
 
 #include "lockstep/core/config.hpp"
 #include "lockstep/devices/cuda/cudnn/descriptor.hpp"
-#include "lockstep/layers/convolution/conv2d.hpp"
+#include "lockstep/devices/cuda/support/any_convolution.hpp"
 
 namespace lockstep::detail::cuda {
 
@@ -70,20 +70,20 @@ class ConvolutionGraph {
   static constexpr std::int64_t x = 1, w = 2, y = 3, bias = 4, sum = 5, biased = 6;
 
   /// \throws DeviceError if cuDNN does not support the graph.
-  LOCKSTEP_COLD_DECL ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op,
+  LOCKSTEP_COLD_DECL ConvolutionGraph(const CudnnTarget& target, const AnyConvolution& op,
                                       std::int64_t count, ConvolutionPass pass,
                                       const CudnnRules& rules, ConvolutionTail tail);
 
   const Descriptor& get() const { return graph_; }
 
  private:
-  /// A tensor of four dimensions with explicit strides.
+  /// A tensor with its channels last: `sizes` are (outer, depth, height, width, channels), the depth
+  /// only for volumes.
   LOCKSTEP_DECL static Descriptor tensor(std::int64_t id, cudnnDataType_t type,
                                          std::int64_t alignment,
-                                         const std::array<std::int64_t, 4>& sizes,
-                                         const std::array<std::int64_t, 4>& steps, bool is_virtual);
+                                         const std::vector<std::int64_t>& sizes, bool is_virtual);
   /// Strides, dilation and padding of the convolution.
-  LOCKSTEP_DECL void describe_geometry(const Conv2DOp& op);
+  LOCKSTEP_DECL void describe_geometry(const AnyConvolution& op);
   /// The operation of the pass, which writes tensor `result`.
   LOCKSTEP_DECL void describe_pass(ConvolutionPass pass, std::size_t result);
   /// to = mode(from), or mode(from, other).

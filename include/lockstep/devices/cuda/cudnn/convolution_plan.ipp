@@ -38,27 +38,29 @@ bool CudnnRules::allow(const std::vector<cudnnBackendNumericalNote_t>& notes) co
          !(has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
 }
 
-ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op,
+ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const AnyConvolution& op,
                                    std::int64_t count, ConvolutionPass pass,
                                    const CudnnRules& rules, ConvolutionTail tail) {
-  const std::int64_t channels = op.group_channels(), filters = op.filters, rows = op.kernel.height,
-                     columns = op.kernel.width;
-  // cuDNN lists sizes as (n, c, h, w), whatever the layout; the strides encode NHWC.
-  const auto image = [&](std::int64_t id, Shape s, cudnnDataType_t type, bool is_virtual) {
+  const auto sizes = [&](std::int64_t outer, const Shape& s) {
+    const Shape axes = op.shown(s);
+    std::vector<std::int64_t> result{outer};
+    result.insert(result.end(), axes.extent.begin(), axes.extent.begin() + axes.rank);
+    return result;
+  };
+  const auto image = [&](std::int64_t id, const Shape& s, cudnnDataType_t type, bool is_virtual) {
     // The alignment of any example if the first has 16 bytes: a slice of a batch can begin
     // anywhere.
     const std::int64_t alignment =
         std::gcd(std::int64_t{max_alignment},
                  static_cast<std::int64_t>(s.size()) * (type == CUDNN_DATA_FLOAT ? 4 : 2));
-    return tensor(
-        id, type, alignment, {count, s[2], s[0], s[1]},
-        {std::int64_t{s[0]} * s[1] * s[2], 1, std::int64_t{s[1]} * s[2], std::int64_t{s[2]}},
-        is_virtual);
+    return tensor(id, type, alignment, sizes(count, s), is_virtual);
   };
   tensors_.push_back(image(x, op.in, rules.type, false));
   // cuDNN divides x's channels by the kernel's, which gives the number of groups.
-  tensors_.push_back(tensor(w, rules.type, max_alignment, {filters, channels, rows, columns},
-                            {rows * columns * channels, 1, columns * channels, channels}, false));
+  tensors_.push_back(tensor(w, rules.type, max_alignment,
+                            sizes(op.filters, shape(op.kernel.depth, op.kernel.height,
+                                                    op.kernel.width, op.group_channels())),
+                            false));
   tensors_.push_back(image(y, op.out(), rules.type, false));
   describe_geometry(op);
   // The output of an operation: y for the last one, else a new virtual tensor.
@@ -73,8 +75,8 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
   describe_pass(pass, product);
   if (adds) {
     const std::size_t numbers = tensors_.size();
-    tensors_.push_back(tensor(bias, rules.type, max_alignment, {1, filters, 1, 1},
-                              {filters, 1, filters, filters}, false));
+    tensors_.push_back(
+        tensor(bias, rules.type, max_alignment, sizes(1, shape(1, 1, 1, op.filters)), false));
     const std::size_t all = result(!relu, biased);
     describe_tail(CUDNN_POINTWISE_ADD, product, &tensors_[numbers], all);
     if (relu) describe_tail(CUDNN_POINTWISE_RELU_FWD, all, nullptr, 2);
@@ -85,29 +87,43 @@ ConvolutionGraph::ConvolutionGraph(const CudnnTarget& target, const Conv2DOp& op
 }
 
 Descriptor ConvolutionGraph::tensor(std::int64_t id, cudnnDataType_t type, std::int64_t alignment,
-                                    const std::array<std::int64_t, 4>& sizes,
-                                    const std::array<std::int64_t, 4>& steps, bool is_virtual) {
+                                    const std::vector<std::int64_t>& sizes, bool is_virtual) {
+  // cuDNN lists the channels second, whatever the layout; the strides encode it.
+  std::vector<std::int64_t> order{sizes.front(), sizes.back()}, steps(sizes.size());
+  order.insert(order.end(), sizes.begin() + 1, sizes.end() - 1);
+  std::int64_t step = sizes.back();
+  for (std::size_t axis = sizes.size(); axis-- > 2;) {
+    steps[axis] = step;
+    step *= order[axis];
+  }
+  steps[0] = step;
+  steps[1] = 1;
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor");
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
       .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
-      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, order)
       .set(CUDNN_ATTR_TENSOR_STRIDES, steps)
       .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
       .finalize();
   return d;
 }
 
-void ConvolutionGraph::describe_geometry(const Conv2DOp& op) {
-  const auto pair = [](int a, int b) { return std::array<std::int64_t, 2>{a, b}; };
+void ConvolutionGraph::describe_geometry(const AnyConvolution& op) {
+  using Axes = std::array<std::int64_t, 3>;
+  const Window depths = op.depths(), rows = op.rows(), columns = op.columns();
+  const Axes strides{depths.stride, rows.stride, columns.stride},
+      dilations{depths.dilation, rows.dilation, columns.dilation},
+      before{depths.before(), rows.before(), columns.before()},
+      after{depths.after(), rows.after(), columns.after()};
   convolution_ = Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "a convolution");
-  convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2})
+  convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{op.over_images ? 2 : 3})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, pair(op.strides.height, op.strides.width))
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, pair(op.dilation.height, op.dilation.width))
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pair(op.rows().before(), op.columns().before()))
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, pair(op.rows().after(), op.columns().after()))
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, op.axes(strides))
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, op.axes(dilations))
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, op.axes(before))
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, op.axes(after))
       .finalize();
 }
 

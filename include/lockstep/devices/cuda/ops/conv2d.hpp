@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace detail::cuda {
 
-/// The passes of Conv2D at one batch size, optionally with a ReLU. With one, backward first
+/// The passes of Conv2D or Conv3D at one batch size, optionally with a ReLU. With one, backward first
 /// replaces dy by the gradient before the ReLU, in the pass that also sums the bias gradient.
 ///
 ///     backward:  dy -> [mask by y > 0] -> db = column sums -> dw -> dx
@@ -25,7 +25,7 @@ class ConvolutionCalls {
   using D = BasicCuda<Precision>;
 
   ConvolutionCalls() = default;
-  ConvolutionCalls(const Conv2DOp& op, CudaContext& context, std::size_t count)
+  ConvolutionCalls(const AnyConvolution& op, CudaContext& context, std::size_t count)
       : weights_(op.kernel_size() + (op.bias ? static_cast<std::size_t>(op.filters) : 0)),
         steps_(op, context, count, op.bias, with_relu) {
     if (op.bias && count > 0)
@@ -38,12 +38,12 @@ class ConvolutionCalls {
   }
 
   /// y = x * w + b, through support/convolution_pass.hpp.
-  void forward(const Conv2DOp& op, const Io<D>& io) const {
+  void forward(const auto& op, const Io<D>& io) const {
     steps_.y.forward(io.device, io.x[0], io.w, op.bias ? io.w + op.kernel_size() : nullptr, io.y,
                      io.scratch, {io.once});
   }
   /// Without examples the gradients are cleared.
-  void backward(const Conv2DOp& op, const Io<D>& io) const {
+  void backward(const auto& op, const Io<D>& io) const {
     const bool wants_dw = io.dw != nullptr;
     if (io.step.count == 0) {
       if (wants_dw) io.device.clear(reinterpret_cast<std::byte*>(io.dw), weights_ * sizeof(float));

@@ -102,8 +102,8 @@ class DepthwiseCalls {
     if (count == 0) return;
     pixels_ = static_cast<std::int64_t>(count * op.out().size()) / op.filters();
     cut_ = RowParts::of(pixels_, 256 / width_);
-    std::vector<Define> defines = convolution_defines(
-        {op.in, op.filters(), op.kernel, op.strides, op.dilation, op.padding, op.bias, op.in[2]});
+    std::vector<Define> defines = convolution_defines(Conv2DOp{
+        op.in, op.filters(), op.kernel, op.strides, op.dilation, op.padding, op.bias, op.in[2]});
     defines.emplace_back("EACH", op.multiplier);
     defines.emplace_back("WIDTH", width_);
     defines.emplace_back("ACTIVATION", activation_code<Precision>);

@@ -61,12 +61,12 @@ class SharedPlans {
 /// The plans that cuDNN offers for a pass; only the first one in deterministic mode. Empty if cuDNN
 /// refuses the graph or every plan; `why` then receives cuDNN's message.
 LOCKSTEP_COLD_DECL std::vector<std::shared_ptr<CudnnPlan>> offered_plans(
-    cudnnHandle_t handle, const Conv2DOp& op, std::size_t count, ConvolutionPass pass,
+    cudnnHandle_t handle, const AnyConvolution& op, std::size_t count, ConvolutionPass pass,
     const CudnnRules& rules, ConvolutionTail tail, std::string& why);
 
 /// A unique description of a pass, the key of its autotuning result. `tail`: the epilogue, between
 /// commas.
-LOCKSTEP_COLD_DECL std::string describe_convolution(const Conv2DOp& op, std::size_t count,
+LOCKSTEP_COLD_DECL std::string describe_convolution(const AnyConvolution& op, std::size_t count,
                                                     ConvolutionPass pass, const char* tail,
                                                     std::string_view precision);
 

@@ -45,10 +45,10 @@ std::string SharedPlans::add(const std::shared_ptr<CudnnPlan>& plan) {
   return json;
 }
 
-std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle, const Conv2DOp& op,
-                                                      std::size_t count, ConvolutionPass pass,
-                                                      const CudnnRules& rules, ConvolutionTail tail,
-                                                      std::string& why) {
+std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle,
+                                                      const AnyConvolution& op, std::size_t count,
+                                                      ConvolutionPass pass, const CudnnRules& rules,
+                                                      ConvolutionTail tail, std::string& why) {
   const std::size_t max_plans = rules.deterministic ? 1 : 8;
   std::vector<std::shared_ptr<CudnnPlan>> offered;
   try {
@@ -65,17 +65,23 @@ std::vector<std::shared_ptr<CudnnPlan>> offered_plans(cudnnHandle_t handle, cons
   return offered;
 }
 
-std::string describe_convolution(const Conv2DOp& op, std::size_t count, ConvolutionPass pass,
+std::string describe_convolution(const AnyConvolution& op, std::size_t count, ConvolutionPass pass,
                                  const char* tail, std::string_view precision) {
   static constexpr std::array<const char*, 3> names{"a convolution", "the gradient of its input",
                                                     "the gradient of its kernel"};
   const char* const what = names[static_cast<std::size_t>(pass)];
-  return format_text(
-      "{} ({} x {} -> {}, kernel {}x{}, strides {}x{}, dilation {}x{}, padding {}x{}{}{}{})", what,
-      count, to_string(op.in), to_string(op.out()), op.kernel.height, op.kernel.width,
-      op.strides.height, op.strides.width, op.dilation.height, op.dilation.width,
-      op.rows().before(), op.columns().before(),
-      op.groups > 1 ? format_text(", groups {}", op.groups) : std::string(), tail, precision);
+  const auto axes = [&](int depth, int height, int width) {
+    return op.over_images ? format_text("{}x{}", height, width)
+                          : format_text("{}x{}x{}", depth, height, width);
+  };
+  return format_text("{} ({} x {} -> {}, kernel {}, strides {}, dilation {}, padding {}{}{}{})",
+                     what, count, to_string(op.shown(op.in)), to_string(op.shown(op.out())),
+                     axes(op.kernel.depth, op.kernel.height, op.kernel.width),
+                     axes(op.strides.depth, op.strides.height, op.strides.width),
+                     axes(op.dilation.depth, op.dilation.height, op.dilation.width),
+                     axes(op.depths().before(), op.rows().before(), op.columns().before()),
+                     op.groups > 1 ? format_text(", groups {}", op.groups) : std::string(), tail,
+                     precision);
 }
 
 }  // namespace lockstep::detail::cuda

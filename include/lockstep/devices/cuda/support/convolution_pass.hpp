@@ -42,12 +42,13 @@ inline constexpr CudnnRules cudnn_rules{
     std::is_same_v<Precision, Tf32>, false};
 
 /// The pass as matrix products, one for each group: rows, columns, depth.
-[[gnu::cold]] inline ProductSizes product_sizes(const Conv2DOp& op, std::size_t count,
+[[gnu::cold]] inline ProductSizes product_sizes(const AnyConvolution& op, std::size_t count,
                                                 ConvolutionPass pass) {
   const Shape out = op.out();
   const auto n = static_cast<std::int64_t>(count);
-  const std::int64_t pixels = n * out[0] * out[1], in_pixels = n * op.in[0] * op.in[1],
-                     taps = std::int64_t{op.kernel.height} * op.kernel.width,
+  const std::int64_t pixels = n * out[0] * out[1] * out[2],
+                     in_pixels = n * op.in[0] * op.in[1] * op.in[2],
+                     taps = std::int64_t{op.kernel.depth} * op.kernel.height * op.kernel.width,
                      depth = taps * op.group_channels();
   switch (pass) {
     case ConvolutionPass::forward:
@@ -64,7 +65,7 @@ inline constexpr CudnnRules cudnn_rules{
 
 /// Whether our product may beat cuDNN's engines, which waste most of a tile when channels are few.
 template <class Precision>
-bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass) {
+bool product_may_win(const AnyConvolution& op, std::size_t count, ConvolutionPass pass) {
   constexpr int few = 128;
   return op.groups == 1 && std::max(op.channels(), op.filters) <= few &&
          MatrixProduct<Precision>::may_win(product_sizes(op, count, pass));
@@ -72,7 +73,7 @@ bool product_may_win(const Conv2DOp& op, std::size_t count, ConvolutionPass pass
 
 /// The pass as a matrix product whose operands are read through index functions (implicit GEMM).
 template <class Precision>
-MatrixProduct<Precision> convolution_product(const Conv2DOp& op, CudaContext& context,
+MatrixProduct<Precision> convolution_product(const AnyConvolution& op, CudaContext& context,
                                              std::size_t count, ConvolutionPass pass,
                                              bool relu = false) {
   const bool weights = pass == ConvolutionPass::backward_weights,
@@ -106,8 +107,8 @@ class ConvolutionStep {
   ConvolutionStep() = default;
   /// `with_bias`, `relu`: epilogue of forward; backward_data may add a bias too. `packed`: another
   /// pass has packed the weights before this one runs, and the measurement assumes so.
-  ConvolutionStep(const Conv2DOp& op, CudaContext& context, std::size_t count, ConvolutionPass pass,
-                  bool with_bias, bool relu = false, bool packed = false)
+  ConvolutionStep(const AnyConvolution& op, CudaContext& context, std::size_t count,
+                  ConvolutionPass pass, bool with_bias, bool relu = false, bool packed = false)
       : op_(op),
         count_(count),
         pass_(pass),
@@ -296,8 +297,8 @@ class ConvolutionStep {
   bool fuses() const { return fused_ != ConvolutionTail::none; }
   /// The part of the epilogue that cuDNN does not fuse.
   void finish(CudaContext& context, A* to, const float* bias, Shape shape) const {
-    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()), shape[2],
-                    relu_);
+    order_.add_bias(context, to, bias, static_cast<std::int64_t>(count_ * shape.size()),
+                    shape.channels(), relu_);
   }
 
   /// The key of the autotuning result, and the pass' name in messages.
@@ -307,7 +308,7 @@ class ConvolutionStep {
                                 Precision::name);
   }
 
-  Conv2DOp op_;
+  AnyConvolution op_;
   std::size_t count_ = 0;
   ConvolutionPass pass_ = ConvolutionPass::forward;
   cudnnHandle_t handle_ = nullptr;
@@ -326,7 +327,7 @@ struct ConvolutionSteps {
 
   ConvolutionSteps() = default;
   /// `dx_first`: dx runs before y.
-  ConvolutionSteps(const Conv2DOp& op, CudaContext& context, std::size_t count, bool bias,
+  ConvolutionSteps(const AnyConvolution& op, CudaContext& context, std::size_t count, bool bias,
                    bool relu = false, bool dx_first = false) {
     const auto step = [&](ConvolutionPass pass, bool packed) {
       return ConvolutionStep<Precision>(op, context, count, pass, bias, relu, packed);

@@ -1,5 +1,6 @@
 /// \file
 #include "support/pooling.hpp"
+#include "support/volumes.hpp"
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <cmath>
@@ -27,6 +28,22 @@ TEMPLATE_TEST_CASE("pooling over steps agrees with the reference", "", MaxPoolin
                    (AveragePooling1D<3, same>), GlobalMaxPooling1D, GlobalAveragePooling1D) {
   const auto op = TestType::op(shape(19, 6));
   check_against_reference(op, 4, numbers(op, 19 * 6, 0, 4));
+}
+
+TEMPLATE_TEST_CASE("pooling of generated volumes agrees with the reference", "", MaxPooling3DOp,
+                   AveragePooling3DOp) {
+  Philox g(8);
+  for (int i = 0; i < generated_shapes / 2; ++i) {
+    const TestType op{generated_volume_window(g)};
+    INFO(describe(op.window));
+    check_against_reference(op, 3, numbers(op, op.window.in.size(), 0, 3));
+  }
+}
+
+TEMPLATE_TEST_CASE("global pooling of volumes agrees with the reference", "",
+                   GlobalAveragePooling3D, GlobalMaxPooling3D) {
+  const auto op = TestType::op(shape(3, 4, 5, 33));
+  check_against_reference(op, 3, numbers(op, op.in.size(), 0, 3));
 }
 
 TEST_CASE("the first of equal maxima gets the whole gradient, in every channel") {

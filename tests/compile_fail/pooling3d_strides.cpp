@@ -1,0 +1,7 @@
+// expect: lockstep::Pooling3D: the pool size and the strides are one number or three,
+#include "lockstep/layers/pooling/pooling3d.hpp"
+#include "lockstep/model/sequential.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8, 8, 8, 3>, ls::MaxPooling3D<2, ls::strides(0)>> {};
+constexpr auto count = Net::parameter_count;
