@@ -95,10 +95,16 @@ def compare(network, prefix):
         rows.append(("two replicas, Keras", LIMIT, *with_keras(of("mirrored"), keras)))
     if prefix.with_name(f"{prefix.name}.cpu.out").exists():
         rows.append(("Cpu, Reference<double>", CPU_LIMIT, *with_keras(of("cpu"), one)))
+    if not draw.is_exported(network):
+        return verdicts(rows)
     rows.append(("ONNX Runtime", ONNX_LIMIT, *with_onnx(network, prefix, one, data["x0"])))
     for tool in ("keras_model", "torch_model"):
         try:
             rows.append((tool, ONNX_LIMIT, *with_tool(tool, network, prefix, one, data["x0"])))
         except Exception as fault:  # of Keras, PyTorch or the tool
             rows.append((tool, ONNX_LIMIT, math.inf, " ".join(str(fault).split())))
+    return verdicts(rows)
+
+
+def verdicts(rows):
     return [(what, found <= limit, found, name) for what, limit, found, name in rows]

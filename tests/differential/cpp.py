@@ -31,6 +31,12 @@ def regularizer(option, r):
     return f"ls::{option}_regularizer(ls::{r['k']}{{{listed(*map(number, values))}}})"
 
 
+def rotary(r):
+    if not r:
+        return None
+    return f"ls::rotary{'_pairs' if r['pairs'] else ''}({number(r['max_wavelength'])}f, {number(r['scaling_factor'])}f)"
+
+
 class Program:
     """The types of one network, in an order in which each is defined before it is used."""
 
@@ -69,10 +75,37 @@ class Program:
             return self.graph(layer["graph"])
         if k == "Dense":
             return of(layer["units"], *self.affine(layer))
+        if k in draw.RECURRENT:
+            return of(layer["units"], *self.affine(layer), regularizer("recurrent", layer["recurrent_regularizer"]),
+                      f"ls::recurrent_activation(ls::{layer['gates']})" if layer.get("gates") else None,
+                      "ls::return_sequences" if layer["sequences"] else None, "ls::go_backwards" if layer["backwards"] else None,
+                      "ls::zero_output_for_mask" if layer["zero"] else None,
+                      None if layer.get("resets_after", True) else "ls::reset_after(false)")
+        if k == "Bidirectional":
+            return of(self.layer(layer["layer"]), f"ls::{layer['rule']}")
+        if k == "TimeDistributed":
+            return of(self.layer(layer["layer"]))
+        if k in draw.ATTENTION:
+            return of(layer["heads"], layer.get("kv_heads"), layer["dim"],
+                      layer.get("value_dim") and f"ls::value_dim({layer['value_dim']})",
+                      layer["outputs"] and f"ls::output_shape({layer['outputs']})", "ls::causal" if layer["causal"] else None,
+                      layer["window"] and f"ls::sliding_window({layer['window']})", rotary(layer["rotary"]),
+                      *self.affine(layer | {"activation": None}))
+        if k == "PositionEmbedding":
+            return of(layer["positions"], regularizer("kernel", layer["regularizer"]))
         if k == "Embedding":
-            return of(layer["vocabulary"], layer["units"], regularizer("kernel", layer["regularizer"]))
-        if k in ("BatchNormalization", "LayerNormalization"):
-            return of(f"ls::momentum({layer['momentum']})" if "momentum" in layer else None,
+            return of(layer["vocabulary"], layer["units"], regularizer("kernel", layer["regularizer"]),
+                      "ls::mask_zero" if layer["mask_zero"] else None)
+        if k == "Masking":
+            return of(layer["value"])
+        if k == "RMSNormalization":
+            return of(f"ls::epsilon({number(layer['epsilon'])}f)")
+        if k in ("ZeroPadding1D", "Cropping1D"):
+            return of(*layer["edges"])
+        if k == "UpSampling1D":
+            return of(layer["n"])
+        if k in ("BatchNormalization", "LayerNormalization", "GroupNormalization"):
+            return of(layer.get("groups"), f"ls::momentum({layer['momentum']})" if "momentum" in layer else None,
                       f"ls::epsilon({number(layer['epsilon'])}f)", None if layer["center"] else "ls::center(false)",
                       None if layer["scale"] else "ls::scale(false)", "ls::synchronized" if layer.get("synchronized") else None)
         if k == "LeakyReLU":
@@ -116,6 +149,10 @@ class Program:
             return None
         if rule["k"] == "Graph":
             return self.graph(rule["graph"])
+        if rule["k"] in draw.ATTENTION:
+            return self.layer(rule)
+        if rule["k"] == "ConcatenateOn":
+            return "ls::ConcatenateOn<1>"
         if rule["k"] == "Dot":
             return f"ls::Dot<{listed(rule['axis'], 'ls::normalize' if rule['normalize'] else None)}>"
         return f"ls::{rule['k']}"
@@ -165,6 +202,6 @@ def unit(networks):
         # Heads in another order than the outputs.
         heads = listed(*map(head, reversed(network["graph"]["heads"])))
         calls.append(f"  run(argc, argv, {network['seed']}, [](const Case& c) {{\n    train<{name}>(c, ls::Losses{{{heads}}}, "
-                     f"{optimizer(network['optimizer'])}, {slices});\n  }});\n")
+                     f"{optimizer(network['optimizer'])}, {slices}, {boolean(draw.is_exported(network))});\n  }});\n")
     return ('#include "train.hpp"\n\nnamespace {\n' + "\n".join(types) + "\n}  // namespace\n\nint main(int argc, char** argv) {\n"
             "  using namespace differential;\n" + "".join(calls) + "}\n")

@@ -9,10 +9,14 @@ LARGEST = 240  # elements of a value
 WIDEST = 12    # channels of a value that is not a vector
 ACTIVATIONS = ["elu", "leaky_relu", "relu", "relu6", "sigmoid", "silu", "softmax", "softplus", "tanh"]
 ACTIVATION_LAYERS = ["ELU", "LeakyReLU", "LogSoftmax", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Softplus", "Tanh"]
+BY_ELEMENTS = [name for name in ACTIVATIONS if name != "softmax"]  # activations of recurrent layers
 RULES = ["Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply", "Subtract"]
+RECURRENT = ["LSTM", "GRU", "SimpleRNN"]
+ATTENTION = ["MultiHeadAttention", "GroupedQueryAttention"]
 BLOCKS = ["Residual", "Parallel", "Recompute", "Frozen", "Frozen", "Graph", "Shared"]
 # Layers whose parameters depend on the last axis and the rank alone.
-BY_CHANNELS = {"Conv1D", "Conv2D", "DepthwiseConv2D", "SeparableConv2D", "BatchNormalization", "LayerNormalization"}
+BY_CHANNELS = {"Conv1D", "Conv2D", "DepthwiseConv2D", "SeparableConv2D", "BatchNormalization", "LayerNormalization",
+               "RMSNormalization", "GroupNormalization", "PositionEmbedding", "Bidirectional", *RECURRENT, *ATTENTION}
 
 
 def window(extent, size, stride, dilation, padding):
@@ -54,6 +58,23 @@ def out_shape(layer, s, shared):
             return None
         channels = s[-1] * layer.get("multiplier", 1) if k == "DepthwiseConv2D" else layer.get("filters", s[-1])
         return out + (channels,)
+    if k in RECURRENT:
+        return (s[0], layer["units"]) if layer["sequences"] else (layer["units"],)
+    if k == "Bidirectional":
+        out = out_shape(layer["layer"], s, shared)
+        return out[:-1] + (out[-1] * (2 if layer["rule"] == "Concatenate" else 1),)
+    if k in ATTENTION:
+        return (s[0], layer["outputs"] or s[1])
+    if k == "PositionEmbedding":
+        return s if s[0] <= layer["positions"] else None
+    if k == "TimeDistributed":
+        step = out_shape(layer["layer"], s[1:], shared)
+        return step and s[:1] + step
+    if k in ("ZeroPadding1D", "Cropping1D"):
+        extent = s[0] + sum(layer["edges"]) * (1 if k[0] == "Z" else -1)
+        return (extent, s[1]) if extent > 0 else None
+    if k == "UpSampling1D":
+        return (s[0] * layer["n"], s[1])
     if k == "Conv2DTranspose":
         return tuple((e - 1) * t + max(a, t) for e, a, t in zip(s, layer["size"], layer["strides"])) + (layer["filters"],)
     if k == "UpSampling2D":
@@ -88,6 +109,10 @@ def merged(rule, shapes, axis=None):
         if len({s[:-1] for s in shapes}) > 1:
             return None
         return shapes[0][:-1] + (sum(s[-1] for s in shapes),)
+    if rule == "ConcatenateOn":
+        if len(shapes[0]) < 2 or len({s[1:] for s in shapes}) > 1:
+            return None
+        return (sum(s[0] for s in shapes),) + shapes[0][1:]
     if rule == "Dot":
         a, b = shapes
         if len(a) != len(b) or len(a) > 2 or a[axis - 1] != b[axis - 1]:
@@ -109,8 +134,31 @@ def nodes(of, shared):
             yield from nodes(part, shared)
 
 
+def freezes_later(of, shared, frozen=False, first=None):
+    """Whether a call of a shared block is frozen although its first call is not, which lockstep rejects."""
+    first = {} if first is None else first
+    if isinstance(of, dict):
+        frozen = frozen or of.get("k") == "Frozen"
+        if of.get("k") in ("Shared", "TiedDense"):
+            if frozen > first.setdefault(of["key"], frozen):
+                return True
+            if of["k"] == "Shared" and freezes_later(shared[of["key"]]["block"], shared, frozen, first):
+                return True
+        of = list(of.values())
+    return isinstance(of, list) and any(freezes_later(part, shared, frozen, first) for part in of)
+
+
 def has_statistics(network):
     return any(node["k"] == "BatchNormalization" for node in nodes(network["graph"], network["shared"]))
+
+
+def has_masks(network):
+    return any(node["k"] == "Masking" or node.get("mask_zero") for node in nodes(network["graph"], network["shared"]))
+
+
+def is_exported(network):
+    """Whether the network has forms in other frameworks: those with masks and TimeDistributed do not."""
+    return not has_masks(network) and all(node["k"] != "TimeDistributed" for node in nodes(network["graph"], network["shared"]))
 
 
 def communicates(network):
@@ -123,6 +171,7 @@ class Drawer:
         self.random = np.random.default_rng(seed)
         self.seed = seed
         self.synchronized = self.p(0.4)
+        self.sequences = self.p(0.5)  # more steps than images
 
     def i(self, a, b):
         return int(self.random.integers(a, b + 1))
@@ -158,11 +207,15 @@ class Drawer:
         return [first if self.p(0.6) else self.i(low, high) for _ in range(n)]
 
     def kinds(self, rank):
-        common = ["Dense", "Dense", "BatchNormalization", "BatchNormalization", "LayerNormalization", "Act", "Act", "PReLU",
-                  "Rescaling"]
-        return common + {1: ["Reshape", "RepeatVector"], 2: ["Conv1D"] * 3 + ["Pool", "Flatten", "Global", "Permute"],
+        common = ["Dense", "Dense", "BatchNormalization", "BatchNormalization", "LayerNormalization", "RMSNormalization",
+                  "GroupNormalization", "Act", "Act", "PReLU", "Rescaling"]
+        return common + {1: ["Reshape", "RepeatVector"],
+                         2: ["Conv1D"] * 3 + RECURRENT + ["Bidirectional"] * 3 + ATTENTION * 2 + [
+                             "PositionEmbedding", "TimeDistributed", "TimeDistributed", "Pool", "Flatten", "Global", "Permute",
+                             "ZeroPadding1D", "Cropping1D", "UpSampling1D"],
                          3: ["Conv2D"] * 4 + ["DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose", "Pool", "Pool",
-                                              "UpSampling2D", "ZeroPadding2D", "Flatten", "Global", "Permute"],
+                                              "UpSampling2D", "ZeroPadding2D", "Flatten", "Global", "Permute"] +
+                         ["TimeDistributed"],
                          4: ["Flatten", "Reshape"]}[rank]
 
     def one(self, s, kinds):
@@ -170,6 +223,28 @@ class Drawer:
         layer = {"k": k}
         if k == "Dense":
             layer |= {"units": self.i(1, 7)} | self.affine()
+        elif k == "RMSNormalization":
+            layer |= {"epsilon": 2.0**-self.i(6, 9)}
+        elif k == "GroupNormalization":
+            layer |= {"groups": self.pick([-1] + [g for g in range(1, s[-1] + 1) if s[-1] % g == 0])}
+            layer |= {"epsilon": 2.0**-self.i(6, 9), "center": not self.p(0.2), "scale": not self.p(0.2)}
+        elif k in RECURRENT:
+            layer = self.recurrent(k)
+        elif k == "Bidirectional":
+            layer |= {"layer": self.recurrent(self.pick(RECURRENT)) | {"backwards": False, "zero": False},
+                      "rule": self.pick(["Concatenate", "Concatenate", "Add", "Multiply", "Average"])}
+        elif k in ATTENTION:
+            layer = self.attention(k)
+        elif k == "PositionEmbedding":
+            layer |= {"positions": s[0] + self.i(0, 3), "regularizer": self.regularizer()}
+        elif k == "TimeDistributed":
+            kinds = ["Dense", "LayerNormalization", "RMSNormalization", "Act", "Rescaling"] + (
+                ["Conv1D", "Conv1D", "LSTM", "GRU", "Global"] if n == 2 else [])
+            layer["layer"] = self.one(s[1:], kinds)
+        elif k in ("ZeroPadding1D", "Cropping1D"):
+            layer["edges"] = [self.i(0, 2), self.i(0, 1)]
+        elif k == "UpSampling1D":
+            layer["n"] = self.i(1, 3)
         elif k in ("BatchNormalization", "LayerNormalization"):
             layer |= {"epsilon": 2.0**-self.i(6, 9), "center": not self.p(0.2), "scale": not self.p(0.2)}
             if k[0] == "B":
@@ -215,6 +290,31 @@ class Drawer:
             layer["n"] = self.i(1, 4)
         return layer
 
+    def recurrent(self, k):
+        layer = {"k": k, "units": self.i(1, 5)} | self.affine() | {
+            "activation": self.pick(BY_ELEMENTS) if self.p(0.3) else None, "recurrent_regularizer": self.regularizer(),
+            "sequences": self.p(0.7), "backwards": self.p(0.3), "zero": self.p(0.3)}
+        if k != "SimpleRNN":
+            layer["gates"] = self.pick(BY_ELEMENTS) if self.p(0.3) else None
+        if k == "GRU":
+            layer["resets_after"] = self.p(0.6)
+        return layer
+
+    def attention(self, k):
+        """One whose result has the features of the query."""
+        heads = self.i(1, 4)
+        layer = {"k": k, "heads": heads, "dim": self.i(1, 4), "outputs": None, "causal": self.p(0.4),
+                 "window": self.i(1, 4) if self.p(0.25) else None, "rotary": None} | self.affine()
+        if self.p(0.25):
+            layer["dim"] *= 2
+            layer["rotary"] = {"max_wavelength": self.pick([16, 100, 10000]), "scaling_factor": self.pick([1, 2]), "pairs": self.p(0.5)}
+        if k == "GroupedQueryAttention":
+            layer["kv_heads"] = self.pick([h for h in range(1, heads + 1) if heads % h == 0])
+        else:
+            layer["value_dim"] = self.i(1, 3) if self.p(0.4) else None
+            layer["outputs"] = self.i(1, 6) if self.p(0.3) else None
+        return layer
+
     def fits(self, s):
         return s is not None and min(s) >= 1 and math.prod(s) <= LARGEST and (len(s) == 1 or s[-1] <= WIDEST)
 
@@ -239,12 +339,16 @@ class Drawer:
     def keeping(self, s, n, depth=0):
         """Layers that keep the shape s."""
         layers = []
-        kinds = ["BatchNormalization", "LayerNormalization", "Act", "Dense", "PReLU"] + (
-            ["Conv1D"] if len(s) == 2 else ["Conv2D", "DepthwiseConv2D"] if len(s) == 3 else [])
+        kinds = ["BatchNormalization", "LayerNormalization", "RMSNormalization", "GroupNormalization", "Act", "Dense", "PReLU"] + (
+            ["Conv1D", *RECURRENT, *ATTENTION, "PositionEmbedding"] if len(s) == 2 else ["Conv2D", "DepthwiseConv2D"] if len(s) == 3 else [])
         for _ in range(n):
             layer = self.one(s, kinds)
             if "units" in layer:
                 layer["units"] = s[-1]
+            if "sequences" in layer:
+                layer["sequences"] = True
+            if "outputs" in layer:
+                layer["outputs"] = None
             if "size" in layer:
                 layer |= {"padding": "same", "strides": [1] * len(layer["size"]), "multiplier": 1}
                 if "filters" in layer:
@@ -322,11 +426,26 @@ class Drawer:
                     layer = {"k": "Frozen", "block": [layer]}
                 add([source], None, [layer], values[source] + (units,))
 
+        for name, shape in inputs if not depth else []:
+            if name not in integers and len(shape) == 2 and self.p(0.5):
+                self.masked[name] = self.pick([0, 0, 0.5, -1])
+                add([name], None, [{"k": "Masking", "value": self.masked[name]}], tuple(shape))
+
         for _ in range(self.i(1, 2) if depth else self.i(2, 5)):
-            move = self.pick(["chain", "chain", "merge", "merge", "siamese", "tie", "graph", "alias"])
+            move = self.pick(["chain", "chain", "merge", "merge", "siamese", "tie", "graph", "alias"] + ["attend"] * self.sequences)
             if move == "graph" and depth > 1:
                 move = "chain"
-            if move == "chain":
+            if move == "attend":
+                sequences = {name: s for name, s in values.items() if name not in integers and len(s) == 2}
+                if not sequences:
+                    continue
+                names = [self.pick(list(sequences)) for _ in range(2)]
+                if self.p(0.4):
+                    names.append(self.pick([name for name, s in sequences.items() if s[0] == sequences[names[1]][0]]))
+                are_alike = len({values[name][1] for name in names}) == 1  # Keras' GroupQueryAttention accepts no others
+                layer = self.attention(self.pick(ATTENTION) if are_alike else "MultiHeadAttention")
+                add(names, layer, [], out_shape(layer, values[names[0]], self.shared))
+            elif move == "chain":
                 source = choose()
                 layers, s = self.chain(values[source], self.i(1, 3), depth)
                 add([source], None, layers, s)
@@ -412,7 +531,8 @@ class Drawer:
 
     def table(self, s, vocabulary):
         """An Embedding, shared or not, and its units."""
-        layer = {"k": "Embedding", "vocabulary": vocabulary, "units": self.i(1, 5), "regularizer": self.regularizer()}
+        layer = {"k": "Embedding", "vocabulary": vocabulary, "units": self.i(1, 5), "regularizer": self.regularizer(),
+                 "mask_zero": self.p(0.6)}
         if self.p(0.4):
             return layer, layer["units"]
         for key, entry in self.shared.items():
@@ -445,7 +565,7 @@ class Drawer:
         return None
 
     def merge(self, numbers, values, choose, add, vector, depth):
-        rule = self.pick(RULES)
+        rule = self.pick(RULES + ["ConcatenateOn"] * self.sequences)
         first = choose()
         most = 2 if rule in ("Subtract", "Dot") else 4
         axis = self.i(1, len(values[first])) if rule == "Dot" and len(values[first]) < 3 else 1
@@ -453,6 +573,8 @@ class Drawer:
         if rule in ("Maximum", "Minimum"):  # PyTorch divides the gradient of equal values
             fitting = [name for name in fitting if name != first]
         n = min(self.i(2, most), most)
+        if not fitting and rule == "ConcatenateOn":
+            return
         if rule == "Dot" and len(values[first]) > 2 or not fitting or fitting == [first] and self.p(0.8):
             # Two vectors of one length.
             others = [name for name in numbers if name != first]
@@ -541,7 +663,8 @@ class Drawer:
         return o
 
     def input_shape(self):
-        kind = self.pick(["vector", "vector", "image", "image", "steps", "integers"])
+        kind = self.pick(["vector", "steps", "steps", "integers", "integers"] if self.sequences else
+                         ["vector", "vector", "image", "image", "steps", "integers"])
         if kind == "vector":
             return (self.i(1, 9),), None
         if kind == "image":
@@ -556,12 +679,14 @@ class Drawer:
             network = self.candidate()
             graph = network["graph"]
             calls = [node.get("key") for node in nodes(graph, self.shared)]
+            if freezes_later(graph, self.shared):
+                continue
             if (any(key and calls.count(key) > 1 for key in calls) and len(graph["inputs"]) + len(graph["outputs"]) > 2
                     and any(node["k"] == "Frozen" for node in nodes(graph, self.shared))):
                 return network
 
     def candidate(self):
-        self.shared, self.names, self.integers, self.outs = {}, 0, {}, set()
+        self.shared, self.names, self.integers, self.masked, self.outs = {}, 0, {}, {}, set()
         inputs = []
         for n in range(self.i(1, 3)):
             if inputs and self.p(0.4):
@@ -573,6 +698,6 @@ class Drawer:
             if vocabulary:
                 self.integers[name] = vocabulary
         graph = self.graph(inputs, outputs=self.i(1, 3))
-        return {"seed": self.seed, "graph": graph, "shared": self.shared, "integers": self.integers,
+        return {"seed": self.seed, "graph": graph, "shared": self.shared, "integers": self.integers, "masked": self.masked,
                 "synchronized": self.synchronized, "optimizer": self.optimizer(),
                 "batches": [self.i(1, 13) for _ in range(5)], "weights": self.pick([None, "examples", "rows", "rows"])}

@@ -9,6 +9,10 @@ import torch  # noqa: E402
 from keras import layers as kl  # noqa: E402
 from keras import ops  # noqa: E402
 from keras.src.backend.common import dtypes  # noqa: E402
+from keras.src.utils.naming import auto_name  # noqa: E402
+
+import draw  # noqa: E402
+import keras_model  # noqa: E402
 
 # Keras computes in float32 where it derives a type from float64.
 for table in [vars(dtypes)[name] for name in dir(dtypes) if isinstance(vars(dtypes)[name], dict)]:
@@ -66,8 +70,13 @@ def float32(value):
     return float(np.float32(value))
 
 
+@keras.saving.register_keras_serializable()
 def leaky_relu(x):
     return ops.leaky_relu(x, float32(0.2))  # as lockstep rounds it
+
+
+def activation(name):
+    return leaky_relu if name == "leaky_relu" else name
 
 
 def regularizer(r):
@@ -96,6 +105,25 @@ class AveragePooling(kl.Layer):
         return pool(x) / pool(ops.ones_like(x))
 
 
+class PositionEmbedding(keras_model.PositionEmbedding):
+    def __init__(self, positions, penalty):
+        super().__init__(positions)
+        self.penalty, self.supports_masking = penalty, True
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.embeddings.regularizer = self.penalty
+
+
+MERGES = {"Concatenate": "concat", "Add": "sum", "Multiply": "mul", "Average": "ave"}
+WITHIN = "of_steps"  # the layer of a TimeDistributed
+
+
+def name_of(v):
+    """lockstep's name of a variable, whose layers have no cells."""
+    return "/".join(part for part in v.path.split("/") if not part.endswith("_cell") and part != WITHIN)
+
+
 class Builder:
     """Builds the layers in lockstep's order, so that Keras gives them the same names."""
 
@@ -122,29 +150,84 @@ class Builder:
             return self.rule({"k": layer["rule"]}, [self.chain(branch, x) for branch in layer["branches"]])
         if k == "Graph":
             return self.graph(layer["graph"], [x])[0]
-        if id(layer) not in self.made:
-            built = self.made[id(layer)] = self.build(layer)
-            built.trainable = not self.frozen
-        return self.made[id(layer)](x)
+        if k in draw.ATTENTION:
+            return self.attend(layer, [x])
+        if k == "BatchNormalization":
+            x = ops.copy(x)  # without the mask, which lockstep's layer drops
+        return self.called(layer, lambda built: built(x))
+
+    def called(self, layer, call):
+        """The result of a layer, which is built for its first call."""
+        is_new = id(layer) not in self.made
+        if is_new:
+            self.made[id(layer)] = self.build(layer)
+        built = self.made[id(layer)]
+        y = call(built)
+        if is_new:
+            built.trainable = not self.frozen  # also of the layers within it, which are built by now
+        return y
+
+    def attend(self, layer, operands):
+        """The result that is computed with the scores: Keras' other way computes in float32."""
+        query, value, *key = operands if len(operands) > 1 else operands * 2
+        return self.called(layer, lambda built: built(query, value, *key, use_causal_mask=layer["causal"],
+                                                      return_attention_scores=True)[0])
 
     def chain(self, layers, x):
         for layer in layers:
             x = self.layer(layer, x)
         return x
 
-    def build(self, layer):
+    def build(self, layer, name=None):
+        """`name`: of a layer within another one."""
         k = layer["k"]
 
         def affine(kernel="kernel"):
-            return {"use_bias": layer["bias"], "activation": leaky_relu if layer["activation"] == "leaky_relu" else layer["activation"],
+            return {"use_bias": layer["bias"], "activation": activation(layer["activation"]),
                     "bias_regularizer": regularizer(layer["bias_regularizer"]),
                     kernel + "_regularizer": regularizer(layer["regularizer"])}
         if k == "Dense":
-            return kl.Dense(layer["units"], **affine())
+            return kl.Dense(layer["units"], name=name, **affine())
         if k == "Embedding":
-            return kl.Embedding(layer["vocabulary"], layer["units"], embeddings_regularizer=regularizer(layer["regularizer"]))
-        if k in ("BatchNormalization", "LayerNormalization"):
-            return getattr(kl, k)(**{name: layer[name] for name in ("epsilon", "center", "scale", "momentum") if name in layer})
+            return kl.Embedding(layer["vocabulary"], layer["units"], mask_zero=layer["mask_zero"], embeddings_regularizer=regularizer(layer["regularizer"]))
+        if k in draw.RECURRENT:
+            options = affine() | {"recurrent_regularizer": regularizer(layer["recurrent_regularizer"]), "name": name}
+            if not layer["activation"]:
+                del options["activation"]
+            if layer.get("gates"):
+                options["recurrent_activation"] = activation(layer["gates"])
+            if k == "GRU":
+                options["reset_after"] = layer["resets_after"]
+            return getattr(kl, k)(layer["units"], return_sequences=layer["sequences"], go_backwards=layer["backwards"],
+                                  zero_output_for_mask=layer["zero"], **options)
+        if k == "Bidirectional":
+            inner = self.build(layer["layer"], {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "simple_rnn"}[layer["layer"]["k"]])
+            return kl.Bidirectional(inner, merge_mode=MERGES[layer["rule"]])
+        if k == "TimeDistributed":
+            return kl.TimeDistributed(self.build(layer["layer"], WITHIN))
+        if k in draw.ATTENTION:
+            options = affine() | {"sliding_window": layer["window"], **(layer["rotary"] or {})}
+            del options["activation"]
+            plain, rotary = keras_model.ATTENTION[k]
+            if k == "GroupedQueryAttention":
+                options |= {"name": auto_name("grouped_query_attention"), "head_dim": layer["dim"],
+                            "num_query_heads": layer["heads"], "num_key_value_heads": layer["kv_heads"]}
+            else:
+                options |= {"name": auto_name("multi_head_attention"), "num_heads": layer["heads"], "key_dim": layer["dim"],
+                            "value_dim": layer["value_dim"], "output_shape": layer["outputs"]}
+            return (rotary if layer["rotary"] else plain)(**options)
+        if k == "PositionEmbedding":
+            return PositionEmbedding(layer["positions"], regularizer(layer["regularizer"]))
+        if k == "Masking":
+            return kl.Masking(layer["value"])
+        if k in ("ZeroPadding1D", "Cropping1D"):
+            return getattr(kl, k)(tuple(layer["edges"]))
+        if k == "UpSampling1D":
+            return kl.UpSampling1D(layer["n"])
+        if k == "RMSNormalization":
+            return kl.RMSNormalization(epsilon=layer["epsilon"], name=name)
+        if k in ("BatchNormalization", "LayerNormalization", "GroupNormalization"):
+            return getattr(kl, k)(name=name, **{option: layer[option] for option in ("groups", "epsilon", "center", "scale", "momentum") if option in layer})
         if k == "LeakyReLU":
             return kl.LeakyReLU(negative_slope=0.25)
         if k == "PReLU":
@@ -159,7 +242,7 @@ class Builder:
                 options["depth_multiplier"] = layer["multiplier"]
             if k != "DepthwiseConv2D":
                 options["filters"] = layer["filters"]
-            return getattr(kl, k)(**options)
+            return getattr(kl, k)(name=name, **options)
         if k == "Conv2DTranspose":
             return kl.Conv2DTranspose(layer["filters"], tuple(layer["size"]), strides=tuple(layer["strides"]), **affine())
         if k.startswith("AveragePooling"):
@@ -175,13 +258,17 @@ class Builder:
             return getattr(kl, k)(tuple(layer["target"] if k == "Reshape" else layer["dims"]))
         if k == "RepeatVector":
             return kl.RepeatVector(layer["n"])
-        if k in ("LogSoftmax", "ReLU6", "Sigmoid", "SiLU", "Softplus", "Tanh"):
+        if k in ("LogSoftmax", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Softplus", "Tanh"):  # kl.Softmax rejects masks of steps
             return kl.Activation({"LogSoftmax": "log_softmax"}.get(k, k.lower()))
         return getattr(kl, k)()
 
     def rule(self, rule, values):
         if rule["k"] == "Dot":
             return kl.Dot(rule["axis"], normalize=rule["normalize"])(values)
+        if rule["k"] in draw.ATTENTION:
+            return self.attend(rule, values)
+        if rule["k"] == "ConcatenateOn":
+            return kl.Concatenate(axis=1)(values)
         return (kl.Concatenate(axis=-1) if rule["k"] == "Concatenate" else getattr(kl, rule["k"])())(values)
 
     def graph(self, graph, inputs):
@@ -203,7 +290,7 @@ class Builder:
 
 
 class Masked(keras.losses.Loss):
-    """Examples and positions of weight 0 are masked, as Keras' layers mask the output of a network."""
+    """Examples and positions of weight 0 are masked, too, as Keras' layers mask the output of a network."""
 
     def __init__(self, loss):
         super().__init__()
@@ -212,6 +299,9 @@ class Masked(keras.losses.Loss):
     def __call__(self, target, output, sample_weight=None):
         if sample_weight is not None:
             mask, sample_weight = sample_weight
+            of_steps = getattr(output, "_keras_mask", None)
+            if of_steps is not None:
+                mask = mask & of_steps.reshape(of_steps.shape + (1,) * (mask.ndim - of_steps.ndim))
             output._keras_mask = mask
         return self.loss(target, output, sample_weight)
 
@@ -271,7 +361,7 @@ def class_weights(head, y):
 
 def kernel_of(v, random):
     shape = tuple(v.shape)
-    if v.name in ("gamma", "moving_variance"):
+    if v.name in ("gamma", "scale", "moving_variance"):
         return random.uniform(0.5, 1.5, shape)
     if v.name in ("beta", "bias", "moving_mean"):
         return random.normal(0, 0.3, shape)
@@ -279,6 +369,19 @@ def kernel_of(v, random):
         return random.normal(0, 0.6, shape)
     fan = math.prod(shape[:2]) if "depthwise" in v.path and v.name != "pointwise_kernel" else math.prod(shape[:-1])
     return random.normal(size=shape) / math.sqrt(max(1, fan))
+
+
+def inputs(network, name, shape, random, n):
+    """Numbers of words, about a third of which are 0, or numbers, with steps of padding if the network masks them. Each
+    example has a step that is not padding: Keras' mean of no steps is NaN."""
+    is_padding = random.random((n, shape[0])) < 0.3
+    is_padding[np.arange(n), random.integers(0, shape[0], n)] = False
+    if name in network["integers"]:
+        return np.where(is_padding, 0, random.integers(1, network["integers"][name], (n, *shape)))
+    values = random.normal(size=(n, *shape)).astype(np.float32).astype(np.float64)
+    if name in network["masked"]:
+        values[is_padding] = network["masked"][name]
+    return values
 
 
 def numpy(value):
@@ -312,12 +415,11 @@ def train(network):
     data, results = {}, {}
     for v in model.weights:
         v.assign(kernel_of(v, random).astype(np.float32).astype(np.float64))
-        data[f"init/{v.path}"] = numpy(v)
+        data[f"init/{name_of(v)}"] = numpy(v)
     losses = {head["output"]: Masked(loss(head["loss"])) for head in heads}
     model.compile(loss=losses, loss_weights={head["output"]: head["weight"] for head in heads}, optimizer=optimizer(network["optimizer"]))
     for step, n in enumerate(network["batches"]):
-        x = {name: random.integers(0, network["integers"][name], (n, *shape)) if name in network["integers"] else
-             random.normal(size=(n, *shape)).astype(np.float32).astype(np.float64) for name, shape in graph["inputs"]}
+        x = {name: inputs(network, name, shape, random, n) for name, shape in graph["inputs"]}
         y = {head["output"]: targets(head, random, n) for head in heads}
         mode = network["weights"]
         if mode == "examples":
@@ -346,7 +448,7 @@ def train(network):
     results |= {f"test/{name}": [value] for name, value in logs.items()}
     predicted = model(first[0], training=False)
     results["predict"] = np.concatenate([numpy(predicted[head["output"]]).reshape(len(data["x0"]), -1) for head in heads], 1)
-    results |= {f"weights/{v.path}": numpy(v) for v in model.weights}
+    results |= {f"weights/{name_of(v)}": numpy(v) for v in model.weights}
     return data, results
 
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,9 +52,25 @@ class Results {
   std::map<std::string, std::vector<double>> kept_;
 };
 
+/// Writes the files for other frameworks, or expects an error for a network that has no form there.
+template <class Model>
+void export_model(Model& model, const Case& c, bool is_exported) {
+  if (!is_exported) {
+    try {
+      ls::export_onnx(model, c.prefix + ".onnx");
+    } catch (const ls::Error&) {
+      return;
+    }
+    throw std::runtime_error("the network has masks or TimeDistributed, but was exported to ONNX");
+  }
+  ls::export_onnx(model, c.prefix + ".onnx");
+  model.save_weights(c.prefix + ".safetensors");
+  model.save_architecture(c.prefix + ".json");
+}
+
 template <class Net, class Strategy, class Losses, class Optimizer>
 void train_on(const Case& c, const std::string& run, const Strategy& strategy, const Losses& losses,
-              const Optimizer& optimizer) {
+              const Optimizer& optimizer, bool is_exported) {
   const auto file = ls::SafetensorsFile::read(c.prefix + ".data");
   ls::Model model{Net{}, strategy, losses, optimizer};
   using T = typename decltype(model)::T;
@@ -82,17 +99,16 @@ void train_on(const Case& c, const std::string& run, const Strategy& strategy, c
   for (const ls::ParameterInfo& p : model.parameters())
     results.set("weights/" + p.name, as_double(model.weights(p.name)));
   if (run == "one") {
-    ls::export_onnx(model, c.prefix + ".onnx");
-    model.save_weights(c.prefix + ".safetensors");
-    model.save_architecture(c.prefix + ".json");
+    export_model(model, c, is_exported);
   }
   if (model.is_chief()) results.write(c.prefix + "." + run + ".out");
 }
 
 template <class Net, class Losses, class Optimizer>
-void train(const Case& c, const Losses& losses, const Optimizer& optimizer, std::size_t slices) {
+void train(const Case& c, const Losses& losses, const Optimizer& optimizer, std::size_t slices,
+           bool is_exported) {
   const auto on = [&](const char* run, const auto& strategy) {
-    train_on<Net>(c, run, strategy, losses, optimizer);
+    train_on<Net>(c, run, strategy, losses, optimizer, is_exported);
   };
   if (c.is_in_job) {
     on("job", ls::MultiWorkerMirrored<Double>{.virtual_shards = slices});

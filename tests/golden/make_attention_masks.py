@@ -17,10 +17,10 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 import keras
 import numpy as np
 import torch
-from keras.src.backend.common import dtypes
 from safetensors.numpy import save
 
-dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # Keras on PyTorch rounds products to float32
+from make_recurrent import record_net  # which lets Keras compute in float64
+
 L = keras.layers
 # Padding at the end, at the beginning and between; a whole sentence of it.
 MASK = np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]])
@@ -67,26 +67,13 @@ CASES = {  # name: function of symbolic inputs, their values
 }
 
 
-def record(make, inputs, random):
-    symbols = [keras.Input(x.shape[1:]) for x in inputs]
-    net = keras.Model(symbols, make(*symbols))
-    for variable in net.trainable_variables:
-        variable.assign(random.normal(size=variable.shape) / 2)
-    y = net([torch.tensor(x) for x in inputs], training=True)
-    c = random.normal(size=tuple(y.shape))
-    values = [v.value for v in net.trainable_variables]
-    gradients = torch.autograd.grad((y * torch.tensor(c)).sum(), values, allow_unused=True)
-    tensors = {"x": torch.tensor(np.concatenate(inputs, 1)), "c": torch.tensor(c), "y": y}
-    for number, (value, gradient) in enumerate(zip(values, gradients)):
-        tensors |= {f"param/{number}": value, f"d/{number}": gradient}
-    return net, {name: value.detach().numpy() for name, value in tensors.items()}
-
-
 def main(folder):
     keras.config.set_floatx("float64")
     tensors = {}
     for number, (name, (make, inputs)) in enumerate(CASES.items()):
-        net, found = record(make, inputs, np.random.default_rng(260 + number))
+        symbols = [keras.Input(x.shape[1:]) for x in inputs]
+        net = keras.Model(symbols, make(*symbols))
+        found = record_net(net, inputs, np.random.default_rng(260 + number))
         if name in ("attention", "attention_causal"):  # no key for a padded step: the bias of the output alone
             bias = found[f"param/{len(net.trainable_variables) - 1}"]
             np.testing.assert_array_equal(found["y"][MASK == 0], np.broadcast_to(bias, found["y"][MASK == 0].shape))

@@ -56,15 +56,21 @@ NETS = {  # name: layers, inputs; parameters are numbered in the order of the ne
 }
 
 
-def record_net(make, inputs, random):
-    net = keras.Sequential([keras.Input(inputs.shape[1:]), *make()])
+def sequential(make, inputs):
+    return keras.Sequential([keras.Input(inputs.shape[1:]), *make()])
+
+
+def record_net(net, inputs, random):
+    """A network with one input or several, whose rows are then one row for each example."""
     for variable in net.trainable_variables:
         variable.assign(random.normal(size=variable.shape) / 2)
-    y = net(torch.tensor(inputs), training=True)
+    values = [torch.tensor(x) for x in inputs]
+    y = net(values if len(values) > 1 else values[0], training=True)
     c = random.normal(size=tuple(y.shape))
     values = [v.value for v in net.trainable_variables]
     gradients = torch.autograd.grad((y * torch.tensor(c)).sum(), values)
-    tensors = {"x": torch.tensor(inputs), "c": torch.tensor(c), "y": y}
+    row = inputs[0] if len(inputs) == 1 else np.concatenate([x.reshape(len(x), -1) for x in inputs], 1)
+    tensors = {"x": torch.tensor(row), "c": torch.tensor(c), "y": y}
     for number, (value, gradient) in enumerate(zip(values, gradients)):
         tensors |= {f"param/{number}": value, f"d/{number}": gradient}
     return {name: value.detach().numpy() for name, value in tensors.items()}
@@ -94,7 +100,7 @@ def main(folder):
     for number, (name, (make, shape)) in enumerate((CASES | NETS).items()):
         random = np.random.default_rng(60 + number)
         if name in NETS:
-            found = record_net(make, shape, random)
+            found = record_net(sequential(make, shape), [shape], random)
         else:
             found = record(make, shape, random, MASK if name.startswith("masked_") else None)
         for part, value in found.items():

@@ -23,6 +23,7 @@ import zipfile
 BIN = pathlib.Path(os.environ["LOCKSTEP_BIN"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores SIGINT, also for what is started here
+NOT_EXPORTED = {"Masking", "TimeDistributed"}  # layers without a form for other frameworks
 NAMES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 
 

@@ -114,7 +114,8 @@ struct Normalizations
                      ls::LayerNormalization<ls::center(false), ls::epsilon(0.1f)>,
                      ls::Reshape<ls::shape(20, 3)>, ls::BatchNormalization<>,
                      ls::LayerNormalization<>, ls::Flatten, ls::GroupNormalization<3>,
-                     ls::RMSNormalization<>, ls::BatchNormalization<>> {};
+                     ls::RMSNormalization<>, ls::BatchNormalization<>,
+                     ls::Residual<ls::GroupNormalization<-1>>> {};
 // Each operation of a function.
 constexpr auto all = [](auto x) {
   const auto a = exp(-abs(x)) + expm1(0.25 * x) - log(2 + x * x) * log1p(abs(x)) + tanh(x);

@@ -47,6 +47,7 @@ import onnxruntime  # noqa: E402
 import torch  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
+import contract  # noqa: E402
 import keras_model  # noqa: E402
 import torch_model  # noqa: E402
 from model_files import ModelFileError  # noqa: E402
@@ -56,7 +57,6 @@ MODELS = ["conv2d", "conv1d", "recurrent", "attention", "depthwise", "transpose"
           "words", "nothing", "strided_dilation", "groups", "slopes", "resized", "transpose1d", "uneven", "first_and_last",
           "four_axes", "names", "named_blocks", "nested", "mnist_cnn", "resnet20", "branches"]
 GRAPHS = ["graph", "cross_attention"]  # with several inputs and outputs
-NOT_EXPORTED = {"Masking", "TimeDistributed"}
 NOT_IN_KERAS = {"strided_dilation"}
 # Options that do not change what a trained model predicts, or follow from shapes and parameters.
 NOT_IN_TOOLS = {"activation_formula", "axis", "center", "depth_multiplier", "dropout", "factor", "fill", "fill_mode", "fill_value",
@@ -171,7 +171,7 @@ class Export(unittest.TestCase):
                 classes.add(layer["class_name"])
                 functions.add(layer["config"].get("activation"))
                 options |= set(layer["config"])
-        self.assertEqual(classes, (layers | activations | {"Function"}) - NOT_EXPORTED)
+        self.assertEqual(classes, (layers | activations | {"Function"}) - contract.NOT_EXPORTED)
         self.assertEqual(functions - {None, "Function"}, keras_model.ACTIVATIONS)
         self.assertEqual(NOT_IN_TOOLS - options, set())
         # An option that no exporter reads would be ignored by it.

@@ -299,6 +299,13 @@ class Normalization(nn.Module):
         return (x - self.mean) / self.variance.sqrt().clamp_min(1e-7)
 
 
+class GroupNorm(nn.GroupNorm):
+    """Also for one vector whose groups have one channel each, which PyTorch's own rejects."""
+
+    def forward(self, x):
+        return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
 class PReLU(nn.Module):
     """A slope for each element, or for those that share it: alpha has extent 1 along shared axes."""
 
@@ -458,7 +465,7 @@ def _module(layer):
         built = nn.RMSNorm(shape[-1], config["epsilon"])
         return built, {"scale": Tensor(built, "weight")}
     if kind == "GroupNormalization":
-        built = nn.GroupNorm(config["groups"], shape[-1], config["epsilon"])
+        built = GroupNorm(config["groups"], shape[-1], config["epsilon"])
         return ChannelsFirst(built), _normalized(built, config, {})
     if kind == "Normalization":
         built = Normalization(shape[-1])

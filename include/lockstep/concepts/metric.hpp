@@ -39,6 +39,11 @@ concept Metric = Copyable<M> && requires(const M& metric, const double* state) {
   { metric.result(state) } -> std::same_as<double>;
 };
 
+/// Whether a metric leaves out the padded steps of the output's mask: those with `reads_mask`, which
+/// are Keras' means of a function.
+template <class M>
+inline constexpr bool reads_output_mask = requires { requires M::reads_mask; };
+
 /// A metric that supports outputs of shape `Out` and targets of type `Target`.
 template <class M, class Target, Shape Out>
 concept MetricOf = Metric<M> && M::template accepts<Target>(Out) &&

@@ -161,8 +161,8 @@ double class_weight_of(const std::vector<std::pair<int, double>>& weights, const
 ///
 ///     loss = sum over heads of weight * sum(w l) / counted     over the global batch
 ///
-/// `counted` are the head's examples, or positions, without those of an ignored class, or of weight
-/// 0 if the head masks.
+/// `counted` are the head's examples, or positions, without padded steps, those of an ignored class,
+/// and those of weight 0 if the head masks.
 template <class Net, class... Heads>
 class LossesOf {
  public:
@@ -273,15 +273,14 @@ class LossesOf {
     });
     return result;
   }
-  /// The examples, or positions, of each head's mean, among these; 0 if they are all. t (examples,
-  /// targets), w (examples, weights) or null.
-  template <class T>
-  Counts counted(const T* t, const T* w, std::size_t examples) const {
+  /// The examples, or positions, of each head's mean, among these. t (examples, targets), w (examples,
+  /// weights) or null; is_step(n, i): weight i of example n is not that of a padded step.
+  template <class T, class IsStep>
+  Counts counted(const T* t, const T* w, std::size_t examples, const IsStep& is_step) const {
     Counts result{};
     each([&]<std::size_t o>(Constant<o>, const HeadAt<o>& head) {
       constexpr HeadPlace place = places[o];
       const auto ignored = ignored_class(head.loss.op(place.shape));
-      if (!ignored && !head.masks) return;
       for (std::size_t n = 0; n < examples; ++n)
         for (std::size_t r = 0; r < place.weights; ++r) {
           const bool is_ignored =
@@ -289,7 +288,7 @@ class LossesOf {
               static_cast<double>(t[n * place.target_row + place.target + r]) == *ignored;
           const bool is_masked =
               head.masks && w != nullptr && w[n * place.weight_row + place.weight + r] == 0;
-          result[o] += is_ignored || is_masked ? 0 : 1;
+          result[o] += is_ignored || is_masked || !is_step(n, place.weight + r) ? 0 : 1;
         }
     });
     return result;
@@ -302,14 +301,13 @@ class LossesOf {
     bool trains;
     LossesOp<LossesOf> op(Shape) const { return {losses, scale, true, trains}; }
   };
-  /// `counts`: of the global batch of `examples`.
-  Step step(const Counts& counts, std::size_t examples, bool trains) const {
+  /// `counts`: of the global batch of `examples`; null: all.
+  Step step(const Counts* counts, std::size_t examples, bool trains) const {
     Step result{this, ones(), trains};
-    each([&]<std::size_t o>(Constant<o>, const HeadAt<o>& head) {
-      if (!head.masks && !ignored_class(head.loss.op(places[o].shape))) return;
+    for (std::size_t o = 0; o < count && counts != nullptr; ++o) {
       const double all = static_cast<double>(examples * places[o].weights);
-      result.scale[o] = counts[o] > 0 ? all / counts[o] : 0;
-    });
+      result.scale[o] = (*counts)[o] > 0 ? all / (*counts)[o] : 0;
+    }
     return result;
   }
 

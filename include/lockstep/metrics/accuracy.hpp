@@ -76,6 +76,7 @@ struct AccuracyOp {
 struct Accuracy {
   static constexpr std::string_view name = "accuracy";
   static constexpr std::size_t state_size = 2;
+  static constexpr bool reads_mask = true;
   std::optional<int> ignore_class = {};
 
   /// The options, which the processes of a job compare.

@@ -44,6 +44,7 @@ struct BinaryAccuracyOp {
 struct BinaryAccuracy {
   static constexpr std::string_view name = "binary_accuracy";
   static constexpr std::size_t state_size = 2;
+  static constexpr bool reads_mask = true;
   double threshold = 0.5;
 
   /// \throws UsageError if the threshold is not finite.

@@ -48,6 +48,7 @@ struct MeanCosineSimilarityOp {
 struct MeanCosineSimilarity {
   static constexpr std::string_view name = "cosine_similarity";
   static constexpr std::size_t state_size = 2;
+  static constexpr bool reads_mask = true;
 
   template <class Target>
   static constexpr bool accepts(Shape out) {

@@ -58,6 +58,7 @@ struct MeanOf {
                 "ls::MeanCosineSimilarity{}");
   static constexpr std::string_view name = L::name;
   static constexpr std::size_t state_size = 2;
+  static constexpr bool reads_mask = true;
   L loss = {};
 
   /// \throws what the loss' check() throws.

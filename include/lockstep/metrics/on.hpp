@@ -36,7 +36,7 @@ struct MetricOn {
   static constexpr HeadPlace head = place;
   static constexpr std::string_view name = Joined<Texts>::value;
   static constexpr std::size_t state_size = M::state_size;
-  static constexpr bool is_weighted = is_weighted_metric<M>;
+  static constexpr bool is_weighted = is_weighted_metric<M>, reads_mask = reads_output_mask<M>;
   /// Where Keras puts "weighted_" into the name.
   static constexpr std::size_t name_begin = output_name.view().size() + 1;
   M metric = {};

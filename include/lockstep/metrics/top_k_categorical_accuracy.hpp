@@ -67,6 +67,7 @@ struct TopKCategoricalAccuracyOp {
 struct TopKCategoricalAccuracy {
   static constexpr std::string_view name = "top_k_categorical_accuracy";
   static constexpr std::size_t state_size = 2;
+  static constexpr bool reads_mask = true;
   std::size_t k = 5;
   std::optional<int> ignore_class = {};
 

@@ -22,7 +22,7 @@ namespace lockstep {
 /// \endcode
 template <Metric M>
 struct Weighted {
-  static constexpr bool is_weighted = true;
+  static constexpr bool is_weighted = true, reads_mask = reads_output_mask<M>;
   static constexpr std::string_view name = M::name;
   static constexpr std::size_t state_size = M::state_size;
   M metric = {};

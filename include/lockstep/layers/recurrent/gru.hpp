@@ -115,8 +115,14 @@ struct GRU : detail::RecurrentLayerOf<Units, Options...> {
   using Cell = GRUOp<resets_after, detail::ActivationOpOf<Options...>,
                      detail::RecurrentActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) { return {GRU::layer(in)}; }
-  static constexpr Cell op(Shape in, Shape) { return {GRU::masked(in)}; }
+  static constexpr Cell op(Shape in) {
+    return {GRU::layer(in), detail::activation_op<Options...>(),
+            detail::recurrent_activation_op<Options...>()};
+  }
+  static constexpr Cell op(Shape in, Shape) {
+    return {GRU::masked(in), detail::activation_op<Options...>(),
+            detail::recurrent_activation_op<Options...>()};
+  }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     return GRU::parameters_of(in, 3, resets_after ? shape(2, 3 * Units) : shape(3 * Units),
                               &detail::initialize<zeros>);

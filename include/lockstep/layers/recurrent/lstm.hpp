@@ -103,8 +103,14 @@ struct LSTM : detail::RecurrentLayerOf<Units, Options...> {
   using Cell =
       LSTMOp<detail::ActivationOpOf<Options...>, detail::RecurrentActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) { return {LSTM::layer(in)}; }
-  static constexpr Cell op(Shape in, Shape) { return {LSTM::masked(in)}; }
+  static constexpr Cell op(Shape in) {
+    return {LSTM::layer(in), detail::activation_op<Options...>(),
+            detail::recurrent_activation_op<Options...>()};
+  }
+  static constexpr Cell op(Shape in, Shape) {
+    return {LSTM::masked(in), detail::activation_op<Options...>(),
+            detail::recurrent_activation_op<Options...>()};
+  }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     constexpr Initializer given =
         detail::bias_initializer_of<Options...>(&detail::initialize<zeros>);

@@ -171,15 +171,22 @@ struct RecurrentActivationAmong<Default, RecurrentActivation<L>, Options...> {
   using type = L;
 };
 
-template <class L>
-using OpOfLayer = decltype(L::op(Shape{}));
-/// The op of the activation, by default tanh, and that of the gates, by default sigmoid.
+/// The op of the activation, by default tanh, and that of the gates, by default sigmoid, with the
+/// options of their layers.
 template <auto... Options>
-using ActivationOpOf = OpOfLayer<
-    std::conditional_t<std::is_void_v<activation_of<Options...>>, Tanh, activation_of<Options...>>>;
+constexpr auto activation_op() {
+  using Given = activation_of<Options...>;
+  return std::conditional_t<std::is_void_v<Given>, Tanh, Given>::op(Shape{});
+}
 template <auto... Options>
-using RecurrentActivationOpOf = OpOfLayer<
-    typename RecurrentActivationAmong<Sigmoid, std::remove_cvref_t<decltype(Options)>...>::type>;
+constexpr auto recurrent_activation_op() {
+  return RecurrentActivationAmong<Sigmoid, std::remove_cvref_t<decltype(Options)>...>::type::op(
+      Shape{});
+}
+template <auto... Options>
+using ActivationOpOf = decltype(activation_op<Options...>());
+template <auto... Options>
+using RecurrentActivationOpOf = decltype(recurrent_activation_op<Options...>());
 
 template <int Units, DropoutWithin Dropped, RecurrentDropout StateDropped, class... Options>
 struct CheckRecurrent {

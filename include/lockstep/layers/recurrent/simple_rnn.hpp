@@ -55,8 +55,12 @@ struct SimpleRNN : detail::RecurrentLayerOf<Units, Options...> {
   static constexpr std::string_view name = "simple_rnn";
   using Cell = SimpleRNNOp<detail::ActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) { return {SimpleRNN::layer(in)}; }
-  static constexpr Cell op(Shape in, Shape) { return {SimpleRNN::masked(in)}; }
+  static constexpr Cell op(Shape in) {
+    return {SimpleRNN::layer(in), detail::activation_op<Options...>()};
+  }
+  static constexpr Cell op(Shape in, Shape) {
+    return {SimpleRNN::masked(in), detail::activation_op<Options...>()};
+  }
   static constexpr std::array<Parameter, 3> parameters(Shape in) {
     return SimpleRNN::parameters_of(in, 1, shape(Units), &detail::initialize<zeros>);
   }

@@ -117,11 +117,11 @@ class WeightFunction {
     engine_.state().upload(state_.data());
     double sum = 0, examples = static_cast<double>(count_);
     auto op = loss_.op(Net::output_shape);
-    if constexpr (requires { typename L::Step; })
-      op.scale = loss_
-                     .step(loss_.counted(y_.data(), static_cast<const double*>(nullptr), count_),
-                           count_, true)
-                     .scale;
+    if constexpr (requires { typename L::Step; }) {
+      const auto counts = loss_.counted(y_.data(), static_cast<const double*>(nullptr), count_,
+                                        [](std::size_t, std::size_t) { return true; });
+      op.scale = loss_.step(&counts, count_, true).scale;
+    }
     if constexpr (IgnoresClass<std::remove_const_t<decltype(op)>>)
       examples = static_cast<double>(count_labels(y_.data(), y_.size(), op.ignored)) /
                  static_cast<double>(op.rows());

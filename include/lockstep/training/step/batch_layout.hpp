@@ -27,6 +27,19 @@ struct BatchLayout {
       Field{"x", Net::input_shape, FieldType::real, FieldRole::feature},
       Field{"y", target_shape, field_type_of<typename L::target_type>, FieldRole::target},
       Field{"w", weight_shape, FieldType::real, FieldRole::weight}};
+  /// The outputs that have a loss, and the range of weights of one of them in an example's.
+  static constexpr std::size_t outputs = [] {
+    if constexpr (requires { L::places; })
+      return L::places.size();
+    else
+      return std::size_t{1};
+  }();
+  static constexpr Slice weights_of([[maybe_unused]] std::size_t output) {
+    if constexpr (requires { L::places; })
+      return {L::places[output].weight, L::places[output].weights};
+    else
+      return {0, weight_shape.size()};
+  }
 
   /// A batch in the caller's memory; absent fields are null.
   template <class T>

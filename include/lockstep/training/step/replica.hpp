@@ -25,6 +25,7 @@
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/step/batch_layout.hpp"
 #include "lockstep/training/step/device_replica.hpp"
+#include "lockstep/training/step/output_masks.hpp"
 
 namespace lockstep::detail {
 
@@ -223,6 +224,7 @@ class Replica : public DeviceReplica<D, U> {
       return nullptr;
   }
   using Layout = BatchLayout<Net, L>;
+  using Masks = OutputMasks<Net, Layout>;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),
                                                static_cast<std::size_t>(Net::graph.nodes)};
@@ -336,31 +338,49 @@ class Replica : public DeviceReplica<D, U> {
     const std::size_t count = s.batch.slice.count;
     const Target* const target = s.batch.template rows<Target>(Layout::target);
     const T* const weight = s.batch.template rows<T>(Layout::weight);
+    // Those of the loss, and what means have without sample weights.
+    const T *masked = weight, *mask = nullptr;
+    if constexpr (Masks::exist) {
+      Masks::write(s.batch, weight, masked_);
+      masked = mask = masked_.data();
+      if (weight != nullptr && ((reads_output_mask<Ms> && !is_weighted_metric<Ms>) || ...)) {
+        Masks::template write<T>(s.batch, nullptr, mask_);
+        mask = mask_.data();
+      }
+    }
     using Labels = typename L::target_type;
     const auto loss_op = loss.op(Net::output_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
     constexpr std::size_t weights = Layout::weight_shape.size();
     const LossIo<D, Labels> loss_io{*this->context_, count,  s.y,    target, s.gradient,
-                                    s.scale,         s.sums, weight, weights};
+                                    s.scale,         s.sums, masked, weights};
     // Together is a template parameter since clang 14 instantiates discarded branches in a lambda
     // otherwise.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
       const auto ops =
           std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
-      const auto io_of = [&](std::size_t at, bool weighted) {
-        return MetricIo<D, Labels>{
-            *this->context_,       count, s.y, target, s.sums + at, weighted ? weight : nullptr,
-            weighted ? weights : 1};
+      const auto io_of = [&]<class M>(std::size_t at, const M*) {
+        const bool reads_mask = Masks::exist && reads_output_mask<M>;
+        const T* const its = is_weighted_metric<M> ? (reads_mask ? masked : weight)
+                             : reads_mask          ? mask
+                                                   : nullptr;
+        return MetricIo<D, Labels>{*this->context_,
+                                   count,
+                                   s.y,
+                                   target,
+                                   s.sums + at,
+                                   its,
+                                   is_weighted_metric<M> || reads_mask ? weights : 1};
       };
       if constexpr (ScoresTogether<D, Labels, LossOp, std::tuple_element_t<I, OpList>...>) {
         Kernel<Together, D>::run(
             loss_op, loss_io,
             MetricCall<std::tuple_element_t<I, OpList>, D, Labels>{
-                std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)}...);
+                std::get<I>(ops), io_of(first_of<I>, &std::get<I>(metrics))}...);
       } else {
         run_kernel<D>(loss_op, loss_io);
-        (run_kernel<D>(std::get<I>(ops), io_of(first_of<I>, is_weighted_metric<Ms>)), ...);
+        (run_kernel<D>(std::get<I>(ops), io_of(first_of<I>, &std::get<I>(metrics))), ...);
       }
     }(Scores{}, std::index_sequence_for<Ms...>{});
   }
@@ -368,6 +388,8 @@ class Replica : public DeviceReplica<D, U> {
   const LayerSettings* settings_ = nullptr;      // null: the defaults
   std::unique_ptr<PlanEngine<D>> input_engine_;  // made by the first input_gradient_to
   Buffer<Context, double> input_sums_;
+  std::vector<T> masked_,
+      mask_;  // the weights of a slice with the mask of the output, and that mask
 };
 
 }  // namespace lockstep::detail

@@ -25,6 +25,7 @@
 #include "lockstep/training/report/start_line.hpp"
 #include "lockstep/training/report/step_trace.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
+#include "lockstep/training/step/output_masks.hpp"
 #include "lockstep/training/step/replica_set.hpp"
 #include "lockstep/training/step/update_counts.hpp"
 
@@ -125,7 +126,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
         const double own = replica.counted_in_round();
         double all = 0;
         for (const std::size_t of_step : ends) all += static_cast<double>(of_step);
-        if constexpr (IgnoresClass<LossOp>) {
+        if constexpr (counts_positions) {
           all = own;
           r.host.all_reduce(&all, 1);
         }
@@ -524,35 +525,79 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   static constexpr bool has_heads = !std::same_as<StepLoss<L>, L>;
   using Labels = typename StepLossOf<L>::Counts;
 
-  /// The labels of this process' share of a batch that are not ignored; 0 if the loss ignores none.
-  /// One number for each output that has a loss.
+  using Masks = OutputMasks<Net, Layout>;
+  /// Whether the loss may leave out positions: those of an ignored class, and padded steps.
+  static constexpr bool counts_positions = !has_heads && (IgnoresClass<LossOp> || Masks::exist);
+
+  /// The positions of this process' share of a batch that the loss counts; 0 if it counts all. One
+  /// number for each output that has a loss.
   Labels counted_labels(const LoadedBatch& batch) const {
-    if constexpr (has_heads) {
+    if constexpr (has_heads || counts_positions) {
+      // A batch in memory may be the whole one.
       const Slice mine = this->share()(batch.slice.global_count);
-      return counted_by_head(rows_of<T>(batch, Layout::fields, batch.slice.with(mine)));
-    } else if constexpr (IgnoresClass<LossOp>) {
-      const LossOp op = loss_.op(Net::output_shape);
-      const auto* const labels = batch.rows<std::int32_t>(Layout::target);
-      if (op.ignored && labels != nullptr) {
-        // A batch in memory may be the whole one.
-        const Slice mine = this->share()(batch.slice.global_count);
-        return count_labels(labels + (mine.first - batch.slice.first) * op.rows(),
-                            mine.count * op.rows(), op.ignored);
+      const LoadedBatch part = rows_of<T>(batch, Layout::fields, batch.slice.with(mine));
+      if constexpr (has_heads)
+        return counted_by_head(part);
+      else
+        return counted_positions(part);
+    } else {
+      return {};
+    }
+  }
+  /// Whether the mean of the loss is over the positions that `counted_positions` counts.
+  bool leaves_out_positions() const
+    requires counts_positions
+  {
+    return Masks::exist || ignored_class(loss_.op(Net::output_shape));
+  }
+  std::size_t counted_positions(const LoadedBatch& part) const
+    requires counts_positions
+  {
+    constexpr std::size_t width = Layout::weight_shape.size();
+    const std::size_t all = part.slice.count * width;
+    if constexpr (std::same_as<typename Replica::Target, std::int32_t>) {
+      const auto* const labels = part.rows<std::int32_t>(Layout::target);
+      const auto ignored = ignored_class(loss_.op(Net::output_shape));
+      if (labels == nullptr) return 0;
+      if constexpr (!Masks::exist) {
+        return ignored ? count_labels(labels, all, ignored) : 0;
+      } else if (ignored) {
+        std::size_t counted = 0;
+        for (std::size_t i = 0; i < all; ++i)
+          counted += labels[i] != *ignored && is_step(part, i / width, i % width) ? 1u : 0u;
+        return counted;
       }
     }
-    return {};
+    std::size_t counted = 0;
+    for (std::size_t i = 0; i < all; ++i) counted += is_step(part, i / width, i % width) ? 1u : 0u;
+    return counted;
+  }
+  /// Whether weight w of example n is not that of a padded step.
+  static bool is_step([[maybe_unused]] const LoadedBatch& part, [[maybe_unused]] std::size_t n,
+                      [[maybe_unused]] std::size_t w) {
+    if constexpr (Masks::exist)
+      return Masks::counts(part.rows<T>(0) + n * Net::input_shape.size(), w);
+    else
+      return true;
+  }
+  /// Whether a head has a mean over some of the examples or positions.
+  bool counts_by_head() const
+    requires has_heads
+  {
+    return Masks::exist || loss_.counts();
   }
   Labels counted_by_head(const LoadedBatch& part) const
     requires has_heads
   {
     const T* const targets = part.template rows<T>(Layout::target);
-    if (targets == nullptr || !loss_.counts()) return {};
-    return loss_.counted(targets, part.template rows<T>(Layout::weight), part.slice.count);
+    if (targets == nullptr || !counts_by_head()) return {};
+    return loss_.counted(targets, part.template rows<T>(Layout::weight), part.slice.count,
+                         [&](std::size_t n, std::size_t w) { return is_step(part, n, w); });
   }
   /// The labels of all processes, for a loss of several outputs.
   Labels all_labels(const Labels& labels, [[maybe_unused]] const ReplicaContext<device>& r) const {
     if constexpr (has_heads)
-      if (!is_alone() && loss_.counts()) {
+      if (!is_alone() && counts_by_head()) {
         Labels all = r.local == 0 ? labels : Labels{};
         r.host.all_reduce(all.data(), all.size());
         return all;
@@ -563,7 +608,7 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   decltype(auto) loss_of_step(const LoadedBatch& batch, [[maybe_unused]] const Labels& labels,
                               [[maybe_unused]] bool trains) const {
     if constexpr (has_heads)
-      return loss_.step(labels, batch.slice.global_count, trains);
+      return loss_.step(counts_by_head() ? &labels : nullptr, batch.slice.global_count, trains);
     else
       return static_cast<const L&>(loss_);
   }
@@ -578,36 +623,33 @@ class Replicas final : public ReplicaSet<Net, S, L, O, Ms...> {
   }
   /// The same of a replica that makes a step alone.
   decltype(auto) own_step_loss(const LoadedBatch& part) const {
-    if constexpr (has_heads)
-      return loss_.step(counted_by_head(part), part.slice.count, true);
-    else
+    if constexpr (has_heads) {
+      const Labels counted = counted_by_head(part);
+      return loss_.step(counts_by_head() ? &counted : nullptr, part.slice.count, true);
+    } else {
       return static_cast<const L&>(loss_);
+    }
   }
   /// The number of examples that the loss of a batch is a mean over: those of the global batch, of
-  /// an example with ignored labels the share of the other ones. The processes of the job add their
-  /// `labels`; these are whole numbers, so the sum does not depend on how the batch is divided.
+  /// an example with ignored labels or padded steps the share of the other ones. The processes of the
+  /// job add their `labels`; these are whole numbers, so the sum does not depend on how the batch is divided.
   double mean_over(const LoadedBatch& batch, [[maybe_unused]] const Labels& labels,
                    [[maybe_unused]] const ReplicaContext<device>& r) const {
-    if constexpr (IgnoresClass<LossOp>) {
-      const LossOp op = loss_.op(Net::output_shape);
-      if (op.ignored) {
+    if constexpr (counts_positions)
+      if (leaves_out_positions()) {
         double counted = is_alone() || r.local == 0 ? static_cast<double>(labels) : 0;
         if (!is_alone()) r.host.all_reduce(&counted, 1);
-        return counted / static_cast<double>(op.rows());
+        return counted / static_cast<double>(Layout::weight_shape.size());
       }
-    }
     return static_cast<double>(batch.slice.global_count);
   }
 
   /// The same for the part of a replica that makes a step alone.
   double own_mean_over(const LoadedBatch& part) const {
-    if constexpr (IgnoresClass<LossOp>) {
-      const LossOp op = loss_.op(Net::output_shape);
-      const auto* const labels = part.rows<std::int32_t>(Layout::target);
-      if (op.ignored && labels != nullptr)
-        return static_cast<double>(count_labels(labels, part.slice.count * op.rows(), op.ignored)) /
-               static_cast<double>(op.rows());
-    }
+    if constexpr (counts_positions)
+      if (leaves_out_positions() && part.field[Layout::target] != nullptr)
+        return static_cast<double>(counted_positions(part)) /
+               static_cast<double>(Layout::weight_shape.size());
     return static_cast<double>(part.slice.count);
   }
 

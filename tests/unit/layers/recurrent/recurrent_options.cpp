@@ -112,6 +112,18 @@ TEST_CASE("dropout of recurrent layers keeps one mask for all steps, or one for 
                    ls::GRU<4, ls::reset_after(false)>>());
 }
 
+TEST_CASE("the activations of recurrent layers have the options of their layers") {
+  constexpr ls::Shape in = ls::shape(5, 3);
+  constexpr auto lstm =
+      ls::LSTM<4, ls::leaky_relu, ls::recurrent_activation(ls::activation<ls::LeakyReLU<0.1>>)>::op(
+          in);
+  STATIC_CHECK(lstm.activation.slope == 0.2f);
+  STATIC_CHECK(lstm.recurrent_activation.slope == 0.1f);
+  constexpr auto gru = ls::GRU<4, ls::recurrent_activation(ls::leaky_relu)>::op(in, ls::shape(5));
+  STATIC_CHECK(gru.recurrent_activation.slope == 0.2f);
+  STATIC_CHECK(ls::SimpleRNN<4, ls::leaky_relu>::op(in).activation.slope == 0.2f);
+}
+
 TEST_CASE("a recurrent layer in a model's architecture has Keras' arguments") {
   struct Net : ls::Sequential<ls::Input<5, 3>, ls::GRU<4, ls::relu, ls::dropout(0.5), ls::no_bias,
                                                        ls::go_backwards, ls::reset_after(false)>> {
