@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "distributed/disturbed_job.hpp"
 #include "distributed/processes.hpp"
 #include "lockstep/elastic.hpp"
 #include "lockstep/heads.hpp"
@@ -128,111 +129,9 @@ void work(Here& here, const Plan& plan) {
   if (here.report.fault_injected) own.seed = 8;  // set by the test before it starts it again
   here.give(train(strategy, own, &here));
 }
-
-/// A job whose workers are killed and started again.
-class Disturbed {
- public:
-  Disturbed(const Plan& plan, std::uint32_t seed, milliseconds limit)
-      : random_(seed),
-        job_(
-            workers, [plan](Here& here) { work(here, plan); }, limit),
-        were_killed_(workers) {}
-
-  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  Processes& job() { return job_; }
-  std::vector<std::size_t> alive() {
-    std::vector<std::size_t> all;
-    for (std::size_t r = 0; r < workers; ++r)
-      if (!job_.has_ended(r)) all.push_back(r);
-    return all;
-  }
-  /// Whether a worker that has trained, and so has the job's state, is left without `victims`.
-  bool leaves_state(const std::vector<std::size_t>& victims) {
-    for (const std::size_t r : alive())
-      if (job_.report(r).steps > 0 && std::find(victims.begin(), victims.end(), r) == victims.end())
-        return true;
-    return false;
-  }
-  bool has_finished() {
-    for (std::size_t r = 0; r < workers; ++r)
-      if (job_.report(r).outcome == Outcome::done) return true;
-    return false;
-  }
-  void kill(const std::vector<std::size_t>& victims) {
-    for (const std::size_t r : victims) {
-      std::printf("kill %zu after %llu steps\n", r,
-                  static_cast<unsigned long long>(job_.report(r).steps.load()));
-      job_.signal(r, SIGKILL);
-    }
-    for (const std::size_t r : victims) {
-      were_killed_[r] = true;
-      REQUIRE(job_.until([&] { return job_.has_ended(r); }));
-    }
-    kills_ += victims.size();
-  }
-  /// Also those that ended because they waited to join a generation that could not be formed.
-  void restart_all() {
-    for (std::size_t r = 0; r < workers; ++r)
-      if (was_killed(r)) job_.restart(r);
-  }
-  /// Waits until a worker has made two more steps, or has ended. \returns how long it took.
-  milliseconds until_training() {
-    const Clock::time_point begin = Clock::now();
-    std::vector<std::uint64_t> before;
-    for (std::size_t r = 0; r < workers; ++r) before.push_back(job_.report(r).steps);
-    REQUIRE(job_.until([&] {
-      if (has_finished()) return true;
-      // As a launcher does: a worker may be refused because the generation that it joined failed.
-      for (std::size_t r = 0; r < workers; ++r)
-        if (was_killed(r) && job_.report(r).outcome != Outcome::none) {
-          std::printf("worker %zu after %llu steps: %s\n", r,
-                      static_cast<unsigned long long>(job_.report(r).steps.load()),
-                      job_.report(r).what.text);
-          job_.restart(r);
-          before[r] = 0;
-        }
-      for (std::size_t r = 0; r < workers; ++r)
-        if (job_.report(r).steps >= before[r] + 2) return true;
-      return false;
-    }));
-    return std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
-  }
-  bool was_killed(std::size_t r) {
-    return were_killed_[r] && job_.has_ended(r) && job_.report(r).outcome != Outcome::done;
-  }
-  std::size_t kills() const { return kills_; }
-
-  /// Waits for the workers that were never killed, or else for two, and compares all results.
-  void check(const std::vector<double>& quiet, std::size_t weights) {
-    CHECK(job_.until([&] {
-      std::size_t done = 0;
-      for (std::size_t r = 0; r < workers; ++r) {
-        if (!were_killed_[r] && !job_.has_ended(r)) return false;
-        if (job_.has_ended(r) && job_.report(r).outcome == Outcome::done) ++done;
-      }
-      if (done < 2) restart_all();
-      return done >= 2;
-    }));
-    INFO(job_.logs());
-    for (std::size_t r = 0; r < workers; ++r) {
-      if (!job_.has_ended(r) || was_killed(r)) continue;
-      CAPTURE(r, std::string(job_.report(r).what));
-      CHECK(job_.report(r).outcome == Outcome::done);
-      const std::vector<double> found = job_.numbers(r);
-      REQUIRE(found.size() >= weights);
-      // One that joined after the end of `fit` has the weights only.
-      const auto count =
-          static_cast<std::ptrdiff_t>(found.size() == quiet.size() ? found.size() : weights);
-      CHECK(std::equal(found.end() - count, found.end(), quiet.end() - count));
-    }
-  }
-
- private:
-  std::mt19937 random_;
-  Processes job_;
-  std::vector<bool> were_killed_;
-  std::size_t kills_ = 0;
-};
+Processes::Work job_of(const Plan& plan) {
+  return [plan](Here& here) { work(here, plan); };
+}
 
 /// Cannot be opened a second time.
 struct Brittle : Float {
@@ -265,7 +164,7 @@ std::vector<double> quiet_run(const Plan& plan) {
 TEST_CASE("an elastic job loses its chief and then another worker, which comes back") {
   const Plan plan{.epochs = 16};
   const std::vector<double> quiet = quiet_run(plan);
-  Disturbed run(plan, 1, 60s);
+  DisturbedJob run(workers, job_of(plan), 1, 60s);
   REQUIRE(run.job().until([&] { return run.job().report(0).steps > 3; }));
   run.kill({0});
   const milliseconds first = run.until_training();
@@ -279,7 +178,7 @@ TEST_CASE("an elastic job loses its chief and then another worker, which comes b
 TEST_CASE("an elastic job does not wait for a worker that has thrown and keeps its model") {
   const Plan plan{.epochs = 6, .fails_at = 12};
   const std::vector<double> quiet = quiet_run(plan);
-  Disturbed run(plan, 1, 60s);
+  DisturbedJob run(workers, job_of(plan), 1, 60s);
   REQUIRE(run.job().all_end({3}));
   INFO(run.job().logs());
   for (const std::size_t r : {std::size_t{0}, std::size_t{1}, std::size_t{2}})
@@ -390,7 +289,7 @@ TEST_CASE("after the end of its job a session that could not go on alone throws 
 TEST_CASE("an elastic job goes on without a worker that comes back with another model") {
   const Plan plan{.epochs = 60};
   const std::vector<double> quiet = quiet_run(plan);
-  Disturbed run(plan, 1, 60s);
+  DisturbedJob run(workers, job_of(plan), 1, 60s);
   REQUIRE(run.job().until([&] { return run.job().report(0).steps > 3; }));
   run.kill({2});
   run.job().report(2).fault_injected = true;
@@ -458,7 +357,7 @@ TEST_CASE("20 elastic jobs survive 200 kills", "[.slow]") {
   std::size_t kills = 0, chiefs = 0, pairs = 0, within = 0;
   for (std::uint32_t seed = first; seed < first + 20; ++seed) {
     CAPTURE(seed);
-    Disturbed run(plan, seed, 180s);
+    DisturbedJob run(workers, job_of(plan), seed, 180s);
     REQUIRE(run.job().until([&] { return run.job().report(0).steps > 0; }));
     while (run.kills() < 10 && !run.has_finished()) {
       std::this_thread::sleep_for(milliseconds(run.below(250)));

@@ -63,6 +63,7 @@ struct Report {
   static constexpr std::size_t most = 1 << 21;
   std::atomic<std::uint64_t> steps{0};      ///< finished
   std::atomic<bool> fault_injected{false};  ///< the fault is about to happen
+  std::atomic<bool> is_chief{false};        ///< of the generation that made the last step
   std::atomic<Outcome> outcome{Outcome::none};
   Clock::time_point fault_at, reported_at;
   std::size_t lost_rank = 0;
@@ -222,6 +223,7 @@ class Processes {
     Report& report = reports_[rank];
     report.outcome = Outcome::none;
     report.steps = 0;
+    report.is_chief = false;
     report.count = 0;
     start(rank);
   }

@@ -206,7 +206,8 @@ concept ExchangesGradients = requires(E& e, T* p, std::size_t n, double* sums, s
 ///
 /// - `post(all, part, shares)`: all[part] is final; member r needs its sums in shares[r] only, and
 ///   other elements are undefined after the exchange. `shares` has one range for each member, in
-///   ascending order, the same in all, and must stay valid as the gradients.
+///   ascending order, or several such rounds, one after the other; it is the same in all, and must
+///   stay valid as the gradients.
 /// - `finish(all, part, shares, sums, m)`: the last range. Each member gets all sums.
 template <class E, class T>
 concept ScattersGradients =

@@ -28,7 +28,8 @@ struct ParameterRule {
   /// Elements of each slot, at most as many as the parameter has; 0: no such slot.
   std::array<std::size_t, max_slots> slot{};
   double weight_decay = 0;
-  Shape shape{};  ///< of the parameter as the update sees it; rank 0: its own
+  Shape shape{};                ///< of the parameter as the update sees it; rank 0: its own
+  bool is_by_elements = false;  ///< any part of the parameter may be updated alone
 };
 
 /// The operands of an update: a contiguous part of the flat buffers whose parameters share penalty

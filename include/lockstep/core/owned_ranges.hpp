@@ -117,4 +117,16 @@ inline void parts_within(std::span<const Slice> shares, Slice range, std::vector
   }
 }
 
+/// The same for several rounds of shares, each with one of each of `members`: calls f(parts) for those
+/// that have elements within `range`.
+template <class F>
+void each_round_within(std::span<const Slice> shares, std::size_t members, Slice range,
+                       std::vector<Slice>& parts, const F& f) {
+  for (; !shares.empty(); shares = shares.subspan(members)) {
+    parts_within(shares.first(members), range, parts);
+    if (std::any_of(parts.begin(), parts.end(), [](const Slice& p) { return p.count > 0; }))
+      f(std::span<const Slice>(parts));
+  }
+}
+
 }  // namespace lockstep

@@ -134,6 +134,7 @@ struct Muon {
     const bool is_matrix = updates(parameter, shape);
     ParameterRule rule{{shape.size(), is_matrix ? 0 : shape.size()},
                        is_matrix ? weight_decay : adam_weight_decay};
+    rule.is_by_elements = !is_matrix;
     // The outputs of the projections of an attention layer are its last two axes.
     for (const std::string_view ending : {"query/kernel", "key/kernel", "value/kernel"})
       if (is_matrix && shape.rank == 3 && parameter.ends_with(ending))

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <random>
+#include <span>
 #include <vector>
 
 using lockstep::Ranges;
@@ -94,4 +95,21 @@ TEST_CASE("the parts of shares within a range keep the order of the shares") {
   CHECK(within({3, 4}) == std::vector<Slice>{{3, 1}, {4, 0}, {4, 3}, {7, 0}});
   CHECK(within({8, 1}) == std::vector<Slice>{{8, 0}, {8, 0}, {8, 0}, {8, 1}});
   CHECK(within({5, 0}) == std::vector<Slice>{{5, 0}, {5, 0}, {5, 0}, {5, 0}});
+}
+
+TEST_CASE("rounds of shares without elements in a range are left out") {
+  const std::vector<Slice> two{{0, 4}, {6, 2}, {4, 2}, {8, 3}};
+  std::vector<Slice> parts;
+  const auto within = [&](Slice range) {
+    std::vector<std::vector<Slice>> all;
+    lockstep::each_round_within(two, 2, range, parts, [&](std::span<const Slice> round) {
+      all.emplace_back(round.begin(), round.end());
+    });
+    return all;
+  };
+  using Rounds = std::vector<std::vector<Slice>>;
+  CHECK(within({0, 11}) == Rounds{{{0, 4}, {6, 2}}, {{4, 2}, {8, 3}}});
+  CHECK(within({3, 2}) == Rounds{{{3, 1}, {5, 0}}, {{4, 1}, {5, 0}}});
+  CHECK(within({6, 2}) == Rounds{{{6, 0}, {6, 2}}});
+  CHECK(within({4, 0}).empty());
 }

@@ -171,8 +171,9 @@ class CommunicationThread {
   /// Called by the replica's thread only while no range is pending.
   void scatter(C& member, const Range& range) {
     if constexpr (ReduceScatters<C, T>) {
-      parts_within(range.shares, range.part, parts_);
-      member.reduce_scatter(range.p, std::span<const Slice>(parts_));
+      each_round_within(
+          range.shares, member.size(), range.part, parts_,
+          [&](std::span<const Slice> parts) { member.reduce_scatter(range.p, parts); });
     }
   }
 

@@ -93,8 +93,9 @@ class ExchangeAtEnd {
   /// Reduce-scatters the pending range, a part of `all`.
   void scatter(T* all, std::span<const Slice> shares) {
     const ExchangeOperation bucket(listener_, "bucket", n_ * sizeof(T));
-    parts_within(shares, {static_cast<std::size_t>(p_ - all), std::exchange(n_, 0)}, parts_);
-    member_.reduce_scatter(all, std::span<const Slice>(parts_));
+    const Slice pending{static_cast<std::size_t>(p_ - all), std::exchange(n_, 0)};
+    each_round_within(shares, member_.size(), pending, parts_,
+                      [&](std::span<const Slice> parts) { member_.reduce_scatter(all, parts); });
   }
 
   C member_;

@@ -19,6 +19,8 @@
 #include "lockstep/core/owned_ranges.hpp"
 #include "lockstep/core/slice.hpp"
 #include "lockstep/optimizers/update_options.hpp"
+#include "lockstep/training/step/balanced_shares.hpp"
+#include "lockstep/training/step/share_units.hpp"
 #include "lockstep/training/step/updates.hpp"
 
 namespace lockstep {
@@ -42,7 +44,9 @@ class ServedUpdate : public Updates<D> {
               std::size_t ordered) {
     if (last.count > 0) {
       const ExchangeOperation operation(listener_, "push", push_bytes_);
-      replica.gradients.reduce_scatter(this->gradients(), ranges_, workers_);
+      each_round([&](std::span<const Slice> round) {
+        replica.gradients.reduce_scatter(this->gradients(), round, workers_);
+      });
       for (const std::vector<Slice>& copies : copies_)
         replica.gradients.reduce_scatter(this->gradients(), copies, workers_);
     }
@@ -76,13 +80,12 @@ class ServedUpdate : public Updates<D> {
     if (this->begin(step, sum_once)) this->apply(rule, rate);
     this->end(step);
   }
-  /// The weights that each replica sends, in elements.
+  /// The weights that each replica sends, in elements. Those of ls::Served are one range each; others
+  /// may have several rounds of ranges, one after the other.
   std::span<const Slice> ranges() const { return ranges_; }
   /// Those that it updates.
   Ranges owned_by(std::size_t replica) const {
-    std::vector<Slice> all{ranges_[replica]};
-    for (const std::vector<Slice>& copies : copies_) all.push_back(copies[replica]);
-    return union_of(all);
+    return owned_of(ranges_, copies_, replica, replicas_);
   }
   static constexpr bool updates_in_backward() { return false; }
   /// Whether the sum has this replica's gradients.
@@ -104,12 +107,14 @@ class ServedUpdate : public Updates<D> {
   static constexpr EqualParts must_be_equal() { return {.optimizer = false}; }
 
  protected:
-  /// `ranges`: the weights of each replica, without the copies that it has of others'.
+  /// `ranges`: the weights of each replica, without the copies that it has of others', in one or
+  /// several rounds.
   [[gnu::cold]] ServedUpdate(const UpdateSite<D>& site, std::vector<Slice> ranges)
-      : Base(site, owned_of(site, ranges)),
+      : Base(site, owned_of(ranges, copies_of(site, ranges), site.rank, site.replicas)),
+        replicas_(site.replicas),
         ranges_(std::move(ranges)),
-        copies_(copies_of(site.roles, ranges_)),
-        own_(ranges_[site.rank]),
+        copies_(copies_of(site, ranges_)),
+        own_(owned_of(ranges_, {}, site.rank, site.replicas)),
         state_(site.replicas),
         first_owner_(site.roles.owners.first),
         workers_(site.roles.computing),
@@ -118,17 +123,30 @@ class ServedUpdate : public Updates<D> {
     const Slice whole{0, site.engine.weights().size()};
     for (const Slice& part : site.shared.empty() ? std::span(&whole, 1) : site.shared) {
       const std::size_t first = part.first;
-      std::vector<Slice>& of_each = shared_.emplace_back(first, std::vector<Slice>()).second;
-      for (const Slice& range : ranges_) {
-        const std::size_t begin = std::max(range.first, first);
-        const std::size_t end = std::min(range.first + range.count, part.first + part.count);
-        of_each.push_back(
-            begin < end ? Slice{(begin - first) * sizeof(T), (end - begin) * sizeof(T)} : Slice{});
-      }
+      each_round([&](std::span<const Slice> round) {
+        std::vector<Slice>& of_each = shared_.emplace_back(first, std::vector<Slice>()).second;
+        for (const Slice& range : round) {
+          const std::size_t begin = std::max(range.first, first);
+          const std::size_t end = std::min(range.first + range.count, part.first + part.count);
+          of_each.push_back(begin < end
+                                ? Slice{(begin - first) * sizeof(T), (end - begin) * sizeof(T)}
+                                : Slice{});
+        }
+      });
     }
-    const std::size_t all = whole.count * sizeof(T), own = own_.count * sizeof(T);
+    const std::size_t all = whole.count * sizeof(T), own = own_.size() * sizeof(T);
     push_bytes_ = reads_gradients_ ? all : own * workers_.count;
     pull_bytes_ = site.roles.owners.contains(site.rank) ? own * (site.replicas - 1) : all;
+  }
+  /// Ranges of equal bytes of the optimizer's buffers, for owners that may have several each.
+  [[gnu::cold]] static std::vector<Slice> balanced_ranges_of(const UpdateSite<D>& site) {
+    if (divides_parameters(site)) return ranges_of(site);
+    std::vector<Ranges> shares(site.replicas);
+    const Slice owners = site.roles.owners;
+    std::vector<Ranges> of_owners = balanced_shares(share_units(site.facts), owners.count, block);
+    for (std::size_t i = 0; i < owners.count; ++i)
+      shares[owners.first + i] = std::move(of_owners[i]);
+    return rounds_of(shares);
   }
   /// Updates the owned weights, which the other replicas do not have yet.
   [[gnu::cold]] void update_owned(const ReplicaContext<D>& replica, UpdateRule<D> rule, double rate,
@@ -147,44 +165,59 @@ class ServedUpdate : public Updates<D> {
     if (copies_.empty()) return;
     const std::span<const UpdateSegment> segments = this->segments();
     for (std::size_t i = 0; i < segments.size(); ++i)
-      if (!own_.contains(segments[i].begin)) values[i] = 0;
+      if (std::none_of(own_.begin(), own_.end(),
+                       [&](const Slice& part) { return part.contains(segments[i].begin); }))
+        values[i] = 0;
   }
   void pull(const ReplicaContext<D>& replica) const {
     const ExchangeOperation operation(listener_, "pull", pull_bytes_);
     complete(replica, this->weights());
   }
-  /// The range of each replica if owner i + k also owns the range of owner i. The ranges of a
+  /// Calls f(round) for the ranges of each round.
+  template <class F>
+  void each_round(const F& f) const {
+    for (std::span<const Slice> rest = ranges_; !rest.empty(); rest = rest.subspan(replicas_))
+      f(rest.first(replicas_));
+  }
+  /// The ranges of each replica if owner i + k also owns those of owner i. The ranges of a
   /// reduce-scatter ascend, so that the owners after the wrap get theirs in a second one.
-  [[gnu::cold]] static std::vector<std::vector<Slice>> copies_of(const ReplicaRoles& roles,
+  [[gnu::cold]] static std::vector<std::vector<Slice>> copies_of(const UpdateSite<D>& site,
                                                                  const std::vector<Slice>& ranges) {
-    const Slice owners = roles.owners;
+    const Slice owners = site.roles.owners;
     std::vector<std::vector<Slice>> all;
-    for (std::size_t k = 1; k < roles.copies; ++k) {
-      std::vector<Slice> ascending(ranges.size()), wrapped(ranges.size());
-      for (std::size_t i = 0; i < owners.count; ++i) {
-        const bool wraps = i + k >= owners.count;
-        const std::size_t by = owners.first + (wraps ? i + k - owners.count : i + k);
-        (wraps ? wrapped : ascending)[by] = ranges[owners.first + i];
+    for (std::size_t k = 1; k < site.roles.copies; ++k)
+      for (std::size_t round = 0; round < ranges.size(); round += site.replicas) {
+        std::vector<Slice> ascending(site.replicas), wrapped(site.replicas);
+        for (std::size_t i = 0; i < owners.count; ++i) {
+          const bool wraps = i + k >= owners.count;
+          const std::size_t by = owners.first + (wraps ? i + k - owners.count : i + k);
+          (wraps ? wrapped : ascending)[by] = ranges[round + owners.first + i];
+        }
+        all.push_back(std::move(ascending));
+        all.push_back(std::move(wrapped));
       }
-      all.push_back(std::move(ascending));
-      all.push_back(std::move(wrapped));
-    }
     return all;
   }
-  [[gnu::cold]] static Ranges owned_of(const UpdateSite<D>& site,
-                                       const std::vector<Slice>& ranges) {
-    std::vector<Slice> all{ranges[site.rank]};
-    for (const std::vector<Slice>& copies : copies_of(site.roles, ranges))
-      all.push_back(copies[site.rank]);
+  /// All that a replica updates.
+  [[gnu::cold]] static Ranges owned_of(const std::vector<Slice>& ranges,
+                                       const std::vector<std::vector<Slice>>& copies,
+                                       std::size_t replica, std::size_t replicas) {
+    std::vector<Slice> all;
+    for (std::size_t i = replica; i < ranges.size(); i += replicas) all.push_back(ranges[i]);
+    for (const std::vector<Slice>& of_each : copies) all.push_back(of_each[replica]);
     return union_of(all);
   }
-  /// The range of each replica, divided evenly among the owners. Parameters whose norms or whole
-  /// values an update needs are not divided; otherwise shares are whole blocks, so that a kernel
-  /// updates each element as it would without a division.
+  static constexpr std::size_t block = 64;  // of a share, in elements
+  /// Whether an update needs neither norms nor whole values of parameters, so that shares are blocks,
+  /// in which a kernel updates each element as it would without a division.
+  static bool divides_parameters(const UpdateSite<D>& site) {
+    return site.facts.is_by_elements && !site.facts.options.clips_by_norm();
+  }
+  /// The range of each replica, divided evenly among the owners, also within parameters if that is
+  /// possible.
   [[gnu::cold]] static std::vector<Slice> ranges_of(const UpdateSite<D>& site) {
-    constexpr std::size_t block = 64;
     const std::size_t n = site.engine.weights().size();
-    const bool divides = site.facts.is_by_elements && !site.facts.options.clips_by_norm();
+    const bool divides = divides_parameters(site);
     std::vector<Slice> units;
     for (const UpdateSegment& s : site.facts.segments) units.push_back({s.begin, s.end - s.begin});
     const Slice owners = site.roles.owners;
@@ -200,11 +233,12 @@ class ServedUpdate : public Updates<D> {
     return ranges;
   }
 
-  std::vector<Slice> ranges_;  // of each replica
+  std::size_t replicas_;
+  std::vector<Slice> ranges_;  // of each replica, in one or several rounds
   /// Weights that all have, from an element on: the bytes that each replica has of them.
   std::vector<std::pair<std::size_t, std::vector<Slice>>> shared_;
   std::vector<std::vector<Slice>> copies_;  // the same of ranges that are another owner's, too
-  Slice own_;                               // of which this replica sends the weights
+  Ranges own_;                              // of which this replica sends the weights
   std::vector<Slice> state_;  // the part of each replica of the sums of layers' states
   std::size_t first_owner_;
   Slice workers_;

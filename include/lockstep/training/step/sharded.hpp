@@ -35,7 +35,7 @@ class ShardedUpdate : public ServedUpdate<D> {
   using typename Base::T;
 
   [[gnu::cold]] explicit ShardedUpdate(const UpdateSite<D>& site)
-      : Base(site), has_copies_(site.roles.copies > 1) {}
+      : Base(site, Base::balanced_ranges_of(site)), has_copies_(site.roles.copies > 1) {}
 
   void ready(const ReplicaContext<D>& replica, Slice range) {
     if (has_copies_)
@@ -80,8 +80,9 @@ class ShardedUpdate : public ServedUpdate<D> {
 /// directly, that is on one machine, or up to 16 with one per machine. Other workers over TCP make
 /// all-reduces and broadcasts of the ranges, about twice as many bytes.
 ///
-/// Shares are even, in blocks of 64 weights; with clipping by norms, Lamb, Muon or Adafactor, which need
-/// whole parameters, a share consists of these. A checkpoint has the form of all others: it continues under
+/// Shares are even, in blocks of 64 weights. Clipping by norms, Lamb, Adafactor, and Muon for its
+/// matrices need whole parameters: the largest go first, each to the replica with the fewest bytes, and
+/// what Muon updates by AdamW fills up the others (docs/larger-models.md has figures). A checkpoint has the form of all others: it continues under
 /// any policy, on any number of replicas. All processes of a job save it together, and call
 /// `save_checkpoint` and `swap_averages` together. `model.gradients` throws, since no replica has all
 /// sums; `gradients_of` works.

@@ -90,6 +90,7 @@ struct UpdateSegment {
   std::size_t block = 0;  ///< then the first segment of its block, or of a layer outside of blocks
   /// Elements of each slot, at most all; see ParameterRule.
   std::array<std::size_t, max_slots> slot{all, all, all, all};
+  bool is_by_elements = false;  ///< see ParameterRule
 
   static constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
   std::size_t elements_of(std::size_t slot_number) const {

@@ -92,6 +92,7 @@ void set_rules(std::span<const NamedParameter> parameters,
     if (!p.trainable) continue;
     const ParameterRule rule = rule_of(parameter_name(p), p.shape);
     segments->slot = rule.slot;
+    segments->is_by_elements = rule.is_by_elements;
     if (rule.shape.rank > 0) segments->shape = rule.shape;
     segments->decay *= rule.weight_decay;
     ++segments;

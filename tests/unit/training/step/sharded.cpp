@@ -184,7 +184,9 @@ void check_random(std::uint64_t seed) {
         s.shape = size % 3 == 0   ? ls::shape(3, size / 3)
                   : size % 2 == 0 ? ls::shape(size / 2, 2)
                                   : ls::shape(size);
-        s.slot = optimizer.rule_of("kernel", s.shape).slot;
+        const ls::ParameterRule rule = optimizer.rule_of("kernel", s.shape);
+        s.slot = rule.slot;
+        s.is_by_elements = rule.is_by_elements;
       }
       begin = end;
     }

@@ -5,15 +5,19 @@
 /// builds round each of them once, on processors without vectors, too.
 ///
 ///     columns   | panel | panel | ...          divided among the threads
-///     inner     | block | block | ...          one after the other; sums are kept in `out`
+///     inner     | block | block | ...          one after the other; sums are kept in `out`, so that
+///                                              few blocks are read and written less often
 ///     rows      | tile | tile | ... | rest     of R rows, in registers
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "lockstep/core/slice.hpp"
+#include "lockstep/data/scratch.hpp"
 #include "lockstep/devices/cpu/denormals.hpp"
 #include "lockstep/devices/cpu/lanes.hpp"
 #include "lockstep/devices/cpu/openmp.hpp"
@@ -47,7 +51,20 @@ struct ProductsInVectors {
   }
 
  private:
-  static constexpr std::size_t rows_of_tile = 6, bytes_of_panel = 1 << 14;
+  static constexpr std::size_t rows_of_tile = 6;
+  /// The inner index within a block. Up to 128 KiB of a panel stay in the second-level cache, from which a tile reads them
+  /// in order.
+  static constexpr std::size_t depth = 512;
+
+  /// Memory for a panel of a block, one per thread, that begins at a cache line.
+  template <class T>
+  static T* memory_of_panel(std::size_t width) {
+    constexpr std::size_t line = 64;
+    const std::span<T> all =
+        pipeline::scratch<ProductsInVectors, 0, T>(depth * width + line / sizeof(T));
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(all.data()) % line;
+    return all.data() + (line - past) / sizeof(T);
+  }
 
   /// Vectors of a tile's row: as many sums as the registers hold.
   template <std::size_t Bytes>
@@ -63,8 +80,7 @@ struct ProductsInVectors {
   [[gnu::always_inline, gnu::no_instrument_function]] static inline void multiply_panels(
       const MatrixProduct<T>& p, Slice part, std::size_t panels) {
     constexpr std::size_t width = vectors_of_tile<Bytes> * std::size_t{lanes_of<T, Bytes>};
-    constexpr std::size_t depth = bytes_of_panel / (width * sizeof(T));
-    alignas(64) T packed[depth * width];
+    T* const packed = memory_of_panel<T>(width);
     for (std::size_t k = 0; k < p.inner; k += depth) {
       const std::size_t count = std::min(depth, p.inner - k);
       for (std::size_t n = part.first; n < part.first + part.count; ++n) {
@@ -72,8 +88,8 @@ struct ProductsInVectors {
         const std::size_t first = panel * width, columns = std::min(width, p.columns - first);
         for (std::size_t q = 0; q < count; ++q) {
           const T* const from = p.right + (k + q) * p.columns + first;
-          for (std::size_t j = 0; j < columns; ++j) packed[q * width + j] = from[j];
-          for (std::size_t j = columns; j < width; ++j) packed[q * width + j] = 0;
+          std::copy_n(from, columns, packed + q * width);
+          std::fill_n(packed + q * width + columns, width - columns, T(0));
         }
         const std::size_t rows = p.is_symmetric ? std::min(p.rows, first + columns) : p.rows;
         std::size_t i = 0;
