@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <lockstep/lockstep.hpp>
@@ -41,15 +42,16 @@ struct Custom : ls::Sequential<ls::Input<6>, ls::Embedding<5, 4>,
                                ls::MultiHeadAttention<2, 2, ls::causal>, Half, ls::Dense<5>> {};
 
 /// The greedy tokens, each from a whole window of nanoGPT: the last tokens, without a cache.
-template <class Net, class Model>
-std::vector<int> greedy_by_windows(Model& model, std::vector<int> tokens, std::size_t count) {
+template <class Net>
+std::vector<int> greedy_by_windows(const ls::Predictor<Net, Double>& predictor,
+                                   std::vector<int> tokens, std::size_t count) {
   constexpr std::size_t context = Net::input_shape[0], vocabulary = Net::output_shape[1];
   std::vector<int> made;
   while (made.size() < count) {
     const std::size_t used = std::min(tokens.size(), context);
     std::vector<double> window(context);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(used), tokens.end(), window.begin());
-    const auto all = model.predict(window);
+    const auto all = predictor.predict(window);
     const auto row = all.elements().subspan((used - 1) * vocabulary, vocabulary);
     made.push_back(static_cast<int>(std::max_element(row.begin(), row.end()) - row.begin()));
     tokens.push_back(made.back());
@@ -60,14 +62,12 @@ std::vector<int> greedy_by_windows(Model& model, std::vector<int> tokens, std::s
 /// Parameters are sin(1), sin(4), sin(9), ...; `logits` are those after a full context.
 template <class Net>
 void check_golden(const std::vector<int>& tokens, const std::vector<double>& logits) {
-  ls::Model model(Net{}, ls::OneDevice<Double>{}, ls::SparseCategoricalCrossentropy{}, ls::SGD{});
-  double n = 1;
-  for (const ls::ParameterInfo& p : ls::detail::parameters_of<Net>()) {
-    std::vector<double> values(p.size());
-    for (double& v : values) v = std::sin(n * n), ++n;
-    model.set_weights(p.name, values);
-  }
-  const ls::TextGenerator generator(model);
+  double n = 0;
+  const WeightsFile<Net, double> weights([&](const std::string&, double& value) {
+    ++n;
+    value = std::sin(n * n);
+  });
+  const ls::TextGenerator<Net, Double> generator(weights.path);
   constexpr std::size_t context = Net::input_shape[0];
   const std::vector<int> prompt{4, 0, 9};
   CHECK(generator.generate(
@@ -108,8 +108,9 @@ TEST_CASE("TextGenerator: the logits of each step are those of a whole window") 
 }
 
 TEST_CASE("TextGenerator: greedy text is that of windows, also after the end of the context") {
-  auto model = model_of<Gpt>(Double{});
-  const ls::TextGenerator generator(model);
+  const auto weights = random_weights<Gpt, double>();
+  const ls::TextGenerator<Gpt, Double> generator(weights.path);
+  const ls::Predictor<Gpt, Double> predictor(weights.path);
   const std::vector<int> prompt{4, 0, 9};
   std::vector<int> seen;
   const auto made =
@@ -117,14 +118,14 @@ TEST_CASE("TextGenerator: greedy text is that of windows, also after the end of 
                          [&](int token) { seen.push_back(token); });
   CHECK(made.size() == 30);
   CHECK(seen == made);
-  CHECK(made == greedy_by_windows<Gpt>(model, prompt, 30));
+  CHECK(made == greedy_by_windows<Gpt>(predictor, prompt, 30));
   // Fewer tokens stay: equal until the context is full, and again the greedy token of what is left.
   const auto halves = generator.generate(prompt, {.tokens = 30, .sampler = {.temperature = 0}});
   CHECK(std::equal(made.begin(), made.begin() + 7, halves.begin()));
   std::vector<int> all = prompt;
   all.insert(all.end(), halves.begin(), halves.begin() + 7);  // one more than the context has
   const std::vector<int> left(all.end() - 5, all.end());      // half of 9, and the new one
-  CHECK(greedy_by_windows<Gpt>(model, left, 4) ==
+  CHECK(greedy_by_windows<Gpt>(predictor, left, 4) ==
         std::vector<int>(halves.begin() + 7, halves.begin() + 11));
 }
 
@@ -145,7 +146,7 @@ TEST_CASE("TextGenerator: greedy text and logits are those of PyTorch in float64
 }
 
 TEST_CASE("TextGenerator: a seed gives one text, and a stop token ends it") {
-  const ls::TextGenerator generator(model_of<Llama<8>>(Double{}));
+  const auto generator = random_generator<Llama<8>, Double>();
   const std::vector<int> prompt{1, 2};
   const auto text = [&](std::uint64_t seed) {
     return generator.generate(prompt, {.tokens = 40, .sampler = {.top_k = 5, .seed = seed}});
@@ -163,7 +164,7 @@ TEST_CASE("TextGenerator: a seed gives one text, and a stop token ends it") {
 
 TEST_CASE("TextGenerator: weights come from a file or a model") {
   const TemporaryFolder folder;
-  auto model = model_of<Gpt>(Double{});
+  ls::Model model(Gpt{}, ls::OneDevice<Double>{}, ls::SparseCategoricalCrossentropy{}, ls::SGD{});
   model.save_weights(folder / "w.safetensors");
   const ls::TextGenerator<Gpt, Double> of_file(folder / "w.safetensors");
   const ls::TextGenerator of_model(model);
@@ -177,7 +178,7 @@ TEST_CASE("TextGenerator: weights come from a file or a model") {
 }
 
 TEST_CASE("TextGenerator: sequences of several threads share weights and nothing else") {
-  const ls::TextGenerator generator(model_of<Llama<8>>(Double{}));
+  const auto generator = random_generator<Llama<8>, Double>();
   constexpr std::size_t texts = 24;
   const auto text = [&](std::size_t i) {
     return generator.generate(std::vector<int>{static_cast<int>(i % 17), 3},
@@ -195,10 +196,10 @@ TEST_CASE("TextGenerator: sequences of several threads share weights and nothing
 }
 
 TEST_CASE("TextGenerator: a generator may move while it has sequences") {
-  ls::TextGenerator first(model_of<Gpt>(Double{}));
+  auto first = random_generator<Gpt, Double>();
   auto text = first.sequence(), other = first.sequence();
   std::ignore = text.append(3);
-  const ls::TextGenerator second(std::move(first));
+  const auto second = std::move(first);
   const std::vector<int> tokens{3, 5};
   const auto x = text.append(5), y = other.append(tokens);
   double error = 0;
@@ -207,11 +208,10 @@ TEST_CASE("TextGenerator: a generator may move while it has sequences") {
 }
 
 TEST_CASE("TextGenerator: invalid options are refused with what to pass") {
-  const auto model = model_of<Gpt>(Double{});
   CHECK(refusal<ls::UsageError>([&] {
-          const ls::TextGenerator wrong(model, {.prompt_steps = 0});
+          std::ignore = random_generator<Gpt, Double>({.prompt_steps = 0});
         }) == "text generator: prompt_steps is 0; it must be at least 1");
-  const ls::TextGenerator generator(model);
+  const auto generator = random_generator<Gpt, Double>();
   CHECK(refusal<ls::UsageError>([&] {
           std::ignore = generator.generate(std::vector<int>{1}, {.keep = 9});
         }) == "text generator: keep is 9; it must be less than the 9 steps of the context");

@@ -12,8 +12,12 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/lockstep.hpp>
+#include <lockstep/predictor.hpp>
 #include <lockstep/text_generator.hpp>
+
+#include "lockstep/training/parameters.hpp"
+#include "lockstep/training/weights_file.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace testing::text {
 
@@ -70,21 +74,39 @@ struct Graphs
                 ls::Out<"logits", ls::From<"d", "e">, ls::Average, ls::Dense<7>, ls::LogSoftmax>> {
 };
 
-/// A model whose parameters are all random, the statistics of BatchNormalization too.
-template <class Net, class D>
-auto model_of(D device = {}, std::uint64_t seed = 1) {
-  using T = typename D::real;
-  ls::Model model(Net{}, ls::OneDevice<D>{.on = device},
-                  ls::SparseCategoricalCrossentropy{.from_logits = true},
-                  ls::SGD{.learning_rate = 0.1f});
-  for (const ls::ParameterInfo& p : ls::detail::parameters_of<Net>()) {
-    ls::Philox g(ls::mix(seed, ls::hash_name(p.name)));
-    std::vector<T> values(p.size());
-    const bool variance = p.name.find("variance") != std::string::npos;
-    for (T& v : values) v = static_cast<T>(variance ? 0.5 + g.uniform() : 0.6 * g.normal());
-    model.set_weights(p.name, values);
+/// A weights file. `fill(name, value)` writes each element of each parameter, in their order.
+template <class Net, class T>
+class WeightsFile {
+ public:
+  template <class Fill>
+  explicit WeightsFile(const Fill& fill) {
+    std::vector<T> weights(Net::graph.weights), state(Net::graph.state);
+    const auto parameters = ls::detail::parameters_of<Net>();
+    for (const ls::ParameterInfo& p : parameters)
+      for (std::size_t i = 0; i < p.size(); ++i)
+        fill(p.name, (p.trainable ? weights : state)[p.offset + i]);
+    ls::detail::write_weights(path, parameters, ls::detail::bytes_of(weights, state));
   }
-  return model;
+
+ private:
+  TemporaryFolder folder_;
+
+ public:
+  std::string path = folder_ / "w.safetensors";
+};
+
+/// A file of random parameters, the statistics of BatchNormalization too.
+template <class Net, class T>
+WeightsFile<Net, T> random_weights() {
+  ls::Philox g(1);
+  return WeightsFile<Net, T>([&](const std::string& name, T& value) {
+    const bool variance = name.find("variance") != std::string::npos;
+    value = static_cast<T>(variance ? 0.5 + g.uniform() : 0.6 * g.normal());
+  });
+}
+template <class Net, class D>
+ls::TextGenerator<Net, D> random_generator(const ls::TextGeneratorOptions<D>& options = {}) {
+  return ls::TextGenerator<Net, D>(random_weights<Net, typename D::real>().path, options);
 }
 
 inline std::vector<int> random_tokens(std::size_t count, std::size_t vocabulary,
@@ -95,18 +117,19 @@ inline std::vector<int> random_tokens(std::size_t count, std::size_t vocabulary,
   return tokens;
 }
 
-/// Compares the logits of each step with those of Model::predict for the whole window, for prompts of
+/// Compares the logits of each step with those of Predictor for the whole window, for prompts of
 /// several lengths, in blocks of up to `block` steps. `tolerance`: of the largest logit.
 template <class Net, class D>
 void check_steps(double tolerance, std::size_t block = 32, D device = {}) {
   using T = typename D::real;
-  auto model = model_of<Net>(device);
-  const ls::TextGenerator generator(model, {.on = device, .prompt_steps = block});
+  const auto weights = random_weights<Net, T>();
+  const ls::Predictor<Net, D> predictor(weights.path, {.on = device});
+  const ls::TextGenerator<Net, D> generator(weights.path, {.on = device, .prompt_steps = block});
   constexpr std::size_t context = Net::input_shape[0], vocabulary = Net::output_shape[1];
   static_assert(decltype(generator)::context == context &&
                 decltype(generator)::vocabulary == vocabulary);
   const std::vector<int> tokens = random_tokens(context, vocabulary);
-  const auto whole = model.predict(std::vector<T>(tokens.begin(), tokens.end()));
+  const auto whole = predictor.predict(std::vector<T>(tokens.begin(), tokens.end()));
   const std::span<const T> expected = whole.elements();
   double scale = 0;
   for (const T y : expected) scale = std::max(scale, std::abs(static_cast<double>(y)));

@@ -12,7 +12,6 @@
 #include <tuple>
 #include <vector>
 
-#include <lockstep/lockstep.hpp>
 #include <lockstep/reference.hpp>
 #include <lockstep/text_generator.hpp>
 
@@ -65,7 +64,7 @@ struct ls::Kernel<CountOp<Number>, D> : ls::KernelTraits {
 };
 
 TEST_CASE("TokenSequence: has the tokens that were appended, and their logits") {
-  const ls::TextGenerator generator(model_of<Gpt>(Double{}));
+  const auto generator = random_generator<Gpt, Double>();
   auto text = generator.sequence();
   CHECK(text.size() == 0);
   CHECK(text.context() == 9);
@@ -80,7 +79,7 @@ TEST_CASE("TokenSequence: has the tokens that were appended, and their logits") 
 }
 
 TEST_CASE("TokenSequence: tokens that do not fit leave it as it was") {
-  const ls::TextGenerator generator(model_of<Gpt>(Double{}));
+  const auto generator = random_generator<Gpt, Double>();
   auto text = generator.sequence(), other = generator.sequence();
   std::ignore = text.append(random_tokens(7, 13));
   CHECK(refusal<ls::UsageError>([&] { std::ignore = text.append(std::vector<int>{1, 2, 3}); }) ==
@@ -104,7 +103,7 @@ TEST_CASE("TokenSequence: tokens that do not fit leave it as it was") {
 }
 
 TEST_CASE("TokenSequence: the last tokens move to the begin of the context") {
-  const ls::TextGenerator generator(model_of<Gpt>(Double{}));
+  const auto generator = random_generator<Gpt, Double>();
   auto text = generator.sequence(), other = generator.sequence();
   const auto tokens = random_tokens(9, 13);
   std::ignore = text.append(tokens);
@@ -121,7 +120,7 @@ TEST_CASE("TokenSequence: the last tokens move to the begin of the context") {
 }
 
 TEST_CASE("TokenSequence: text goes on where it ended") {
-  const ls::TextGenerator generator(model_of<Llama<33, 16>>(Double{}));
+  const auto generator = random_generator<Llama<33, 16>, Double>();
   const std::vector<int> prompt{1, 2, 3};
   const ls::GenerateOptions greedy{.tokens = 20, .sampler = {.temperature = 0}};
   const auto whole = generator.generate(prompt, greedy);
@@ -141,7 +140,7 @@ TEST_CASE("TokenSequence: text goes on where it ended") {
 
 TEST_CASE("TokenSequence: a token costs one step of each layer, wherever it is") {
   using Steps = std::array<std::size_t, 3>;
-  const ls::TextGenerator generator(model_of<Counting>(Double{}));
+  const auto generator = random_generator<Counting, Double>();
   auto text = generator.sequence();
   const auto steps_of = [&](std::size_t tokens) {
     counted = {};

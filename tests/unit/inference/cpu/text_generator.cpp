@@ -3,7 +3,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <lockstep/cpu.hpp>
-#include <lockstep/lockstep.hpp>
 #include <lockstep/text_generator.hpp>
 
 #include "unit/inference/text_networks.hpp"
