@@ -27,9 +27,9 @@ namespace detail {
 template <class Net, class D>
 struct StepConstants {
   static constexpr ForwardPlan<D> value = [] {
-    ForwardPlan<D> plan = ForwardConstants<StepNetwork<Net>, D>::value;
-    plan.once_of_call = true;
-    return plan;
+    ForwardPlan<D> of_step = ForwardConstants<StepNetwork<Net>, D>::value;
+    of_step.once_of_call = true;
+    return of_step;
   }();
 };
 }  // namespace detail
