@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "lockstep/predictor.hpp"
 #include "lockstep/reference.hpp"
 #include "lockstep/tensorboard.hpp"
+#include "lockstep/text_generator.hpp"
 #include "lockstep/training/checks/check_gradients.hpp"
 #include "support/event_reader.hpp"
 #include "support/run_kernel.hpp"
@@ -245,6 +247,46 @@ TEST_CASE("the example of inference") {
   // --8<-- [end:inference]
   const auto expected = model.predict(image);
   CHECK(std::equal(scores.begin(), scores.end(), expected.row(0).begin()));
+}
+
+namespace {
+/// 40 tokens, windows of 16.
+struct Gpt
+    : ls::Sequential<
+          ls::Input<16>, ls::Shared<"tokens", ls::Embedding<40, 32>>, ls::PositionEmbedding<16>,
+          ls::Repeat<2, ls::Sequential<
+                            ls::Residual<ls::Sequential<ls::LayerNormalization<>,
+                                                        ls::MultiHeadAttention<4, 8, ls::causal>>>,
+                            ls::Residual<ls::Sequential<ls::LayerNormalization<>,
+                                                        ls::Dense<64, ls::gelu>, ls::Dense<32>>>>>,
+          ls::LayerNormalization<>, ls::TiedDense<"tokens">> {};
+}  // namespace
+
+TEST_CASE("the example of text") {
+  using Device = ls::Reference<float>;
+  ls::Model model{Gpt{}, ls::OneDevice<Device>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::Adam{}};
+  const TemporaryFolder folder;
+  const std::string path = folder / "gpt.safetensors";
+  model.save_weights(path);
+  const std::vector<int> prompt{1, 2, 3};
+  std::vector<int> seen;
+  const auto show = [&](int token) { seen.push_back(token); };
+  // --8<-- [start:text]
+  ls::TextGenerator<Gpt, Device> generator(path);  // or of a model: generator(model)
+  const std::vector<int> tokens = generator.generate(
+      prompt, {.tokens = 20, .sampler = {.temperature = 0.8f, .top_k = 10, .seed = 1}}, show);
+  // --8<-- [end:text]
+  CHECK(tokens.size() == 20);
+  CHECK(seen == tokens);
+  // --8<-- [start:tokens]
+  ls::TokenSequence<Device> text = generator.sequence();  // caches of one sequence, in one thread
+  ls::Sampler sample({.temperature = 0.8f, .top_k = 10, .seed = 1});
+  std::span<const float> logits = text.append(prompt);  // of the next token
+  while (text.size() < text.context()) logits = text.append(sample(logits));
+  // --8<-- [end:tokens]
+  CHECK(text.size() == 16);
+  CHECK(std::equal(tokens.begin(), tokens.begin() + 13, text.tokens().begin() + 3));
 }
 
 TEST_CASE("the example of onnx") {

@@ -14,7 +14,7 @@ LEVEL = {folder: level for level, row in enumerate(LEVELS) for folder in row.spl
 UMBRELLAS = {"lockstep.hpp", "cpu.hpp", "reference.hpp", "cuda.hpp", "cluster.hpp", "tensorboard.hpp", "onnx.hpp",
              "mpi.hpp", "testing.hpp", "fmt.hpp", "checkpoints.hpp", "trace.hpp", "elastic.hpp", "parameter_server.hpp",
              "sharded.hpp", "local_sgd.hpp", "wire.hpp", "heads.hpp", "function.hpp",
-             "predictor.hpp"}
+             "predictor.hpp", "text_generator.hpp"}
 ROOMS = {  # a library's headers: folders, or prefixes of file names, that may include them
     r"asio": ("cluster/",),
     r"(oneapi/)?dnnl": ("devices/cpu/",),
@@ -40,7 +40,7 @@ MOST = 32  # subjects in one folder
 
 # An op, its concept and its kernels share a name; files in ALIKE are named after different public names with one spelling.
 OPS = {"concepts", "layers", "losses", "metrics", "optimizers", "devices"}
-ALIKE = {"concatenate.hpp", "function.hpp", "heads.hpp", "mpi.hpp", "parameter_server.hpp", "predictor.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp", "sharded.hpp", "wire.hpp"}
+ALIKE = {"concatenate.hpp", "function.hpp", "heads.hpp", "mpi.hpp", "parameter_server.hpp", "predictor.hpp", "random_crop.hpp", "random_flip.hpp", "repeat.hpp", "sharded.hpp", "text_generator.hpp", "wire.hpp"}
 COMPILER = "lockstep/core/compiler.hpp"  # reports an old compiler in one sentence
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)', re.MULTILINE)

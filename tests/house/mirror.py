@@ -29,7 +29,7 @@ THEMES = {
     "devices/cuda/ops": "losses metrics optimizers",
     "devices/reference": "batch_normalization kernels positions",
     "files": "power_loss",
-    "inference/cpu": "allocations predictor",
+    "inference/cpu": "allocations predictor text_generator",
     "layers": "activations gradient_check resnet56",
     "losses": "gradient_check",
     "optimizers": "rules",

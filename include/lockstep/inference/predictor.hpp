@@ -4,7 +4,6 @@
 /// on the same device with the same number of threads.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -15,48 +14,15 @@
 
 #include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/inference/parameter_sources.hpp"
 #include "lockstep/inference/predictor_checks.hpp"
 #include "lockstep/inference/predictor_core.hpp"
 #include "lockstep/model/forward_engine.hpp"
 #include "lockstep/training/checks/one_definition.hpp"
-#include "lockstep/training/parameters.hpp"
 #include "lockstep/training/predictions.hpp"
 #include "lockstep/training/report/memory_use.hpp"
-#include "lockstep/training/weights_file.hpp"
 
 namespace lockstep {
-
-template <class Net, class S, class L, class O, class... Ms>
-class Model;
-
-namespace detail {
-/// Reads the parameters of a Model, of which it is a friend.
-struct ModelParameters {
-  template <class M>
-  static void copy(const M& model, const ValueBytes<std::byte>& to) {
-    const auto weights = model.replicas_.weights(), state = model.replicas_.state();
-    const auto from = bytes_of(weights, state);
-    std::copy(from.weights.begin(), from.weights.end(), to.weights.begin());
-    std::copy(from.state.begin(), from.state.end(), to.state.begin());
-  }
-};
-
-template <class D>
-constexpr D on_one_thread() {
-  D device{};
-  if constexpr (requires { device.threads = 1; }) device.threads = 1;
-  return device;
-}
-
-template <class D>
-struct RealOfDevice {
-  using type = float;
-};
-template <Device D>
-struct RealOfDevice<D> {
-  using type = typename D::real;
-};
-}  // namespace detail
 
 /// Options of a Predictor on device D.
 template <class D>
@@ -110,13 +76,13 @@ class Predictor<Net, D> {
   /// the tensor that is missing, unknown, or has a wrong shape or type; FileError; UsageError for
   /// invalid options; DeviceError.
   [[gnu::cold]] explicit Predictor(const std::string& path, const PredictorOptions<D>& options = {})
-      : Predictor(options, from_file(path)) {}
+      : Predictor(options, detail::from_file<Net>(path)) {}
   /// Copies the parameters of a model of the same network, on any device with this element type.
   template <class S, class L, class O, class... Ms>
     requires std::is_same_v<typename S::device::real, T>
   [[gnu::cold]] explicit Predictor(const Model<Net, S, L, O, Ms...>& model,
                                    const PredictorOptions<D>& options = {})
-      : Predictor(options, from_model(model)) {}
+      : Predictor(options, detail::from_model(model)) {}
   template <class N, class S, class L, class O, class... Ms>
     requires(!std::is_same_v<N, Net> || !std::is_same_v<typename S::device::real, T>)
   explicit Predictor(const Model<N, S, L, O, Ms...>&, const PredictorOptions<D>& = {}) {
@@ -151,12 +117,14 @@ class Predictor<Net, D> {
   /// ones or the new ones for all of its examples; calls that begin after this one has returned use
   /// the new ones. Returns when no call uses the old ones, whose memory is then free.
   /// \throws WeightsError, FileError; the old parameters then stay.
-  [[gnu::cold]] void load_weights(const std::string& path) { core_->load(from_file(path)); }
+  [[gnu::cold]] void load_weights(const std::string& path) {
+    core_->load(detail::from_file<Net>(path));
+  }
   /// The same from a model, which must not run meanwhile: call it between two calls of `fit`.
   template <class S, class L, class O, class... Ms>
     requires std::is_same_v<typename S::device::real, T>
   [[gnu::cold]] void load_weights(const Model<Net, S, L, O, Ms...>& model) {
-    core_->load(from_model(model));
+    core_->load(detail::from_model(model));
   }
 
   /// Allocates what `calls` calls at the same time need, each with up to `examples` examples, so
@@ -183,17 +151,6 @@ class Predictor<Net, D> {
   static void check(const PredictorOptions<D>& options) {
     if (options.batch_size == 0)
       throw UsageError("predictor: batch_size is 0; it must be at least 1");
-  }
-  static auto from_file(const std::string& path) {
-    return [&path](const detail::ValueBytes<std::byte>& to) {
-      detail::read_weights(path, detail::parameters_of<Net>(), to);
-    };
-  }
-  template <class M>
-  static auto from_model(const M& model) {
-    return [&model](const detail::ValueBytes<std::byte>& to) {
-      detail::ModelParameters::copy(model, to);
-    };
   }
   [[noreturn, gnu::cold, gnu::noinline]] static void refuse(std::size_t x, std::size_t y) {
     if (x % input_size != 0)

@@ -98,6 +98,19 @@ class PredictorCore {
     }
   }
 
+  /// Runs `count` steps of a sequence after its first `position` ones. `once`: the memory of the
+  /// sequence. Writes their outputs to y; if y is null, computes only what later steps read.
+  void run_steps(std::byte* once, std::size_t position, const T* x, std::size_t count, T* y) {
+    const Lease lease(engines_, [this] { return make(); });
+    ForwardEngine<D>& engine = lease->engine;
+    [[maybe_unused]] const auto scope = scope_of_call(engine.context());
+    const typename SharedValue<ParameterSet<D>>::Reading set(parameters_, lease->mark);
+    engine.run({set->weights.data(), set->state.data(), once}, whole_batch(count, 0, position), x,
+               y);
+  }
+  const ForwardPlan<D>& plan() const { return plan_; }
+  std::size_t batch_size() const { return batch_size_; }
+
   /// Makes and publishes a set that `fill` writes, then frees the old one when no call reads it.
   /// The old one stays if `fill` throws.
   [[gnu::cold]] void load(Fill fill) {

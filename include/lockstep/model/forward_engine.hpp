@@ -62,7 +62,8 @@ struct ForwardPlan {
   std::size_t weights, state, once, arena;
   std::size_t input, output;  ///< elements per example
   bool output_is_input;
-  std::size_t output_place;  ///< bytes per example
+  std::size_t output_place;   ///< bytes per example
+  bool once_of_call = false;  ///< the memory `once` comes with each call
 
   std::size_t entry_of(const PlacedStep& s) const {
     return base[static_cast<std::size_t>(s.type)] + static_cast<std::size_t>(s.op);
@@ -95,6 +96,8 @@ template <class T>
 struct ForwardParameters {
   const T* weights;
   T* state;  ///< read only, since no step trains
+  /// Values kept from call to call, `ForwardPlan::once` bytes; only if the plan has `once_of_call`.
+  std::byte* once = nullptr;
 };
 
 /// Memory, threads and prepared kernels of one forward pass at a time.
@@ -131,7 +134,8 @@ class ForwardEngine {
       make(count);
   }
 
-  /// Writes the outputs of the examples `slice` to y, on the host. Call in the device's scope.
+  /// Writes the outputs of the examples `slice` to y, on the host. If y is null, computes only what
+  /// steps keep. Call in the device's scope.
   void run(const ForwardParameters<T>& parameters, const BatchSlice& slice, const T* x, T* y) {
     prepare(slice.count);
     const StepContext step{slice, false, 0, 0, group_};
@@ -144,11 +148,15 @@ class ForwardEngine {
       }
     }();
     const std::vector<PreparedOp>& ops = *prepared_[slice.count];
-    for (const PlacedStep& s : plan_->step) {
+    std::size_t steps = plan_->step.size();
+    if (y == nullptr)
+      while (steps > 0 && !plan_->step[steps - 1].saves_once) --steps;
+    for (const PlacedStep& s : plan_->step.first(steps)) {
       const std::size_t e = plan_->entry_of(s);
       const ForwardEntry<D>& entry = plan_->entry[e];
       entry.forward(entry.op, io_of(s, parameters, step, x, input), ops[e].state.get());
     }
+    if (y == nullptr) return;
     const std::size_t size = slice.count * plan_->output;
     const T* out = x;
     if (!plan_->output_is_input) {
@@ -186,7 +194,8 @@ class ForwardEngine {
         .w = s.w_count > 0 ? (s.is_frozen ? parameters.state : parameters.weights) + s.w : nullptr,
         .state = s.state_count > 0 ? parameters.state + s.state : nullptr,
         .saved = s.saves ? at(s.forward.saved, step.count) : nullptr,
-        .once = s.saves_once ? once_.data() + s.once : nullptr,
+        .once = s.saves_once ? (plan_->once_of_call ? parameters.once : once_.data()) + s.once
+                             : nullptr,
         .scratch = scratch_.data(),
         .dy = nullptr,
         .dx = dx_.data(),
@@ -208,7 +217,7 @@ class ForwardEngine {
       scratch = std::max(scratch, ops->back().scratch_bytes);
     }
     grow(arena_, std::max(plan_->arena * count, std::size_t{1}));
-    grow(once_, plan_->once);
+    if (!plan_->once_of_call) grow(once_, plan_->once);
     grow(scratch_, scratch);
     if constexpr (!std::is_same_v<A, T>) {
       grow(batch_, count * plan_->input);

@@ -19,6 +19,7 @@
 #include "lockstep/function.hpp"
 #include "lockstep/lockstep.hpp"
 #include "lockstep/reference.hpp"
+#include "lockstep/text_generator.hpp"
 
 // The ops of the lists by which kernels are compiled once.
 #undef LOCKSTEP_PASSES
@@ -139,6 +140,7 @@ using Metrics = ls::List<ls::AUC<>, ls::Accuracy, ls::BinaryAccuracy, ls::Confus
 using Data = ls::List<ls::GatherRows, ls::pipeline::CentralWindow, ls::pipeline::Cutout,
                       ls::pipeline::FlipLeftRight, ls::pipeline::FlipUpDown,
                       ls::pipeline::RandomWindow, ls::pipeline::Scaling, ls::pipeline::Standardize>;
+using Generation = ls::List<ls::CachedAttentionOp, ls::CachedDotProductOp, ls::PositionStepOp>;
 using Passes = ls::List<ls::GradientPass, ls::MovingAverage, ls::Penalty, ls::StateMean>;
 
 constexpr auto of_elements = [](auto x) { return x * sigmoid(x); };
@@ -152,11 +154,12 @@ std::string section(std::string_view title, std::string_view text, const Table& 
 }
 
 std::string page() {
-  Table layers, fused, losses, metrics, optimizers, passes, data;
+  Table layers, fused, generation, losses, metrics, optimizers, passes, data;
   rows(layers, ls::LayerOps{});
   layers.add<ls::List<decltype(ls::Function<of_elements>::op({})),
                       decltype(ls::Function<of_rows>::op({}))>>("Function");
   rows(fused, Fused{});
+  rows(generation, Generation{});
   loss_rows(losses, Losses{});
   losses.add<ls::List<LossOp<ls::Function<loss_of_elements>>, LossOp<ls::Function<loss_of_rows>>>>(
       "Function as FunctionLoss");
@@ -176,6 +179,9 @@ std::string page() {
              "kernels for images, the attention layers those of DotProductAttention and Dense.",
              layers) +
          section("Fused", "Several layers in one pass. Elsewhere they run one by one.", fused) +
+         section("Generation",
+                 "Steps of a text, with cached keys and values, in lockstep/text_generator.hpp.",
+                 generation) +
          section("Losses", "", losses) +
          section("Metrics", "For labels and for numbers as targets, if a metric accepts both.",
                  metrics) +

@@ -6,7 +6,8 @@
 ///     key   --> k --+--> o --attention_output--> y           saved: q, k, v, o, log_sums
 ///     value --> v --+
 ///
-/// The saved memory grows linearly with the number of steps.
+/// The saved memory grows linearly with the number of steps. In generation keys and values are written
+/// to a cache in `once`, after those of the steps before (cached_attention.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/layers/affine.hpp"
@@ -62,26 +64,35 @@ constexpr AttentionProducts attention_products(Shape query, const AttentionSourc
           {a.heads * a.value_dim, outputs, bias, queries}};
 }
 
+/// An op between the products whose keys and values are cached: `context` steps of `key_size()` and
+/// `value_size()` elements.
+template <class O>
+concept CachesKeys = requires(const O& op) {
+  op.context();
+  op.key_size();
+  op.value_size();
+};
+
 /// The kernel of an op with `in`, `sources`, `attention()` and `products()`.
 template <class Op, class D>
 struct ProjectedAttention : KernelTraits {
   using T = typename D::real;
   using A = ActivationOf<D>;
   using Product = Kernel<DenseOp, D>;
-  using Core = Kernel<DotProductAttentionOp, D>;
+  using CoreOp = std::remove_cvref_t<decltype(std::declval<const Op&>().attention())>;
+  using Core = Kernel<CoreOp, D>;
   static_assert(Product::saved(DenseOp{}) == 0 && Product::keeps_x && !Product::keeps_y);
   static constexpr bool keeps_x = true, skips_dw = Product::skips_dw, updates = Product::updates;
 
   static constexpr std::size_t saved(const Op& op) {
-    const DotProductAttentionOp a = op.attention();
+    const CoreOp a = op.attention();
     return lines(a.rows() * sizeof(T)) + lines(a.q_size() * sizeof(A)) +
            lines(a.k_size() * sizeof(A)) + lines(a.v_size() * sizeof(A)) +
            lines(a.o_size() * sizeof(A));
   }
 
   static constexpr std::size_t saved_once(const Op& op) {
-    const AttentionProducts p = op.products();
-    return once(p.query) + once(p.key) + once(p.value) + once(p.output);
+    return once(op.products()) + key_cache(op.attention()) + value_cache(op.attention());
   }
 
   struct Prepared {
@@ -96,7 +107,7 @@ struct ProjectedAttention : KernelTraits {
   static Prepared prepare(const Op& op, typename D::Context& context, std::size_t count,
                           Only... only) {
     const AttentionProducts products = op.products();
-    const DotProductAttentionOp a = op.attention();
+    const CoreOp a = op.attention();
     Prepared p{{products.query, context, count, only...},
                {products.key, context, count, only...},
                {products.value, context, count, only...},
@@ -171,7 +182,7 @@ struct ProjectedAttention : KernelTraits {
     T* log_sums;
     A *q, *k, *v, *o;
     Values(const Op& op, const Io<D>& io) {
-      const DotProductAttentionOp a = op.attention();
+      const CoreOp a = op.attention();
       std::byte* at = io.saved;
       const auto next = [&]<class E>(E*& to, std::size_t size) {
         to = reinterpret_cast<E*>(at);
@@ -182,9 +193,30 @@ struct ProjectedAttention : KernelTraits {
       next(k, a.k_size());
       next(v, a.v_size());
       next(o, a.o_size());
+      if constexpr (CachesKeys<CoreOp>) {
+        std::byte* const cache = io.once + once(op.products());
+        k = reinterpret_cast<A*>(cache) + io.step.first_ordinal * a.key_size();
+        v = reinterpret_cast<A*>(cache + key_cache(a)) + io.step.first_ordinal * a.value_size();
+      }
     }
   };
   static constexpr std::size_t once(const DenseOp& op) { return lines(Product::saved_once(op)); }
+  static constexpr std::size_t once(const AttentionProducts& p) {
+    return once(p.query) + once(p.key) + once(p.value) + once(p.output);
+  }
+  /// Bytes of the caches; 0 without one.
+  static constexpr std::size_t key_cache([[maybe_unused]] const CoreOp& a) {
+    if constexpr (CachesKeys<CoreOp>)
+      return lines(a.context() * a.key_size() * sizeof(A));
+    else
+      return 0;
+  }
+  static constexpr std::size_t value_cache([[maybe_unused]] const CoreOp& a) {
+    if constexpr (CachesKeys<CoreOp>)
+      return lines(a.context() * a.value_size() * sizeof(A));
+    else
+      return 0;
+  }
   /// Where a product's weights and what it saves once begin.
   struct Place {
     std::size_t weights = 0, once = 0;

@@ -7,11 +7,13 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/cpu.hpp>
 #include <lockstep/lockstep.hpp>
 #include <lockstep/predictor.hpp>
+#include <lockstep/text_generator.hpp>
 
 #include "support/allocation_counter.hpp"
 #include "support/temporary_folder.hpp"
@@ -29,6 +31,16 @@ auto model_of(std::uint64_t seed) {
   return ls::Model(Net{}, ls::Seed{seed}, ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
                    ls::MeanSquaredError{}, ls::SGD{});
 }
+
+struct Text
+    : ls::Sequential<
+          ls::Input<64>, ls::Embedding<50, 32>, ls::PositionEmbedding<64>,
+          ls::Repeat<2, ls::Sequential<
+                            ls::Residual<ls::Sequential<ls::LayerNormalization<>,
+                                                        ls::MultiHeadAttention<4, 8, ls::causal>>>,
+                            ls::Residual<ls::Sequential<ls::RMSNormalization<>, ls::SwiGLU<64>,
+                                                        ls::Dense<32>>>>>,
+          ls::LayerNormalization<>, ls::Dense<50>> {};
 
 }  // namespace
 
@@ -108,4 +120,26 @@ TEST_CASE("Predictor: 8 threads allocate nothing after reserve, also while weigh
   for (; reloads < 5; ++reloads) predictor.load_weights(folder / "w");
   for (std::thread& thread : threads) thread.join();
   CHECK(allocations == 0);
+}
+
+TEST_CASE("TextGenerator: a step allocates nothing, neither does drawing its token") {
+  const ls::TextGenerator generator(
+      ls::Model(Text{}, ls::OneDevice<ls::Cpu>{.on = {.threads = 1}},
+                ls::SparseCategoricalCrossentropy{.from_logits = true}, ls::SGD{}));
+  auto text = generator.sequence();
+  ls::Sampler sample({.top_k = 10}), greedy({.temperature = 0});
+  const std::vector<int> prompt{1, 2, 3, 4, 5, 6, 7};
+  const testing::AllocationCounter first;
+  int token = sample(text.append(prompt));
+  CHECK(first.count() > 0);  // blocks of a prompt are prepared
+  const testing::AllocationCounter counter;
+  while (text.size() < text.context()) {
+    token = sample(text.append(token));
+    std::ignore = greedy(text.logits());
+  }
+  CHECK(counter.count() == 0);
+  auto other = generator.sequence();
+  const testing::AllocationCounter again;
+  std::ignore = other.append(prompt);  // in the blocks that are prepared
+  CHECK(again.count() == 0);
 }

@@ -1,0 +1,14 @@
+// expect: lockstep::TextGenerator: the network ends with Softmax, so its outputs are not
+#include "lockstep/predictor.hpp"
+#include "lockstep/reference.hpp"
+#include "lockstep/text_generator.hpp"
+
+namespace ls = lockstep;
+struct Net : ls::Sequential<ls::Input<8>, ls::Embedding<5, 4>, ls::Dense<5>, ls::Softmax> {};
+int main() {
+  const ls::TextGenerator<Net, ls::Reference<float>> generator("w.safetensors");
+  auto text = generator.sequence();
+  const auto made = generator.generate(std::vector<int>{1}, {.tokens = 3}, [](int) {});
+  return static_cast<int>(text.append(1).size() + made.size() + text.generate().size() +
+                          generator.memory().total());
+}
