@@ -120,6 +120,14 @@ struct Sentences : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64, ls::m
                                   ls::GRU<32>, ls::Dense<1, ls::sigmoid>> {};
 // --8<-- [end:masked]
 
+// --8<-- [start:allowed]
+struct Attending
+    : ls::Graph<ls::In<"x", 12, 32>, ls::In<"allowed", 12, 12>,
+                ls::Out<"y", ls::From<"x", "allowed">,
+                        ls::MultiHeadAttention<4, 8, ls::causal, ls::attention_mask>>> {};
+// --8<-- [end:allowed]
+static_assert(Attending::output_shape == ls::shape(12, 32));
+
 // --8<-- [start:pairs]
 /// Contrastive loss (Hadsell et al., 2006) with squared distances d: the sum over pairs of d for
 /// examples of the same class, max(0, 1 - d) for others.

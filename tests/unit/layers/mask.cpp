@@ -57,6 +57,26 @@ struct CrossAttention
                 ls::Out<"mean", ls::From<"q", "v", "k">, ls::MultiHeadAttention<2, 4>,
                         ls::GlobalAveragePooling1D>> {};
 
+struct Explicit : ls::Graph<ls::In<"words", ls::Integers<5>>, ls::In<"pairs", 5, 5>,
+                            ls::Let<"x", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>>,
+                            ls::Out<"y", ls::From<"x", "pairs">,
+                                    ls::MultiHeadAttention<2, 4, ls::causal, ls::attention_mask>>> {
+};
+struct ExplicitGrouped
+    : ls::Graph<ls::In<"query", 4, 2>, ls::In<"words", ls::Integers<5>>, ls::In<"pairs", 4, 5>,
+                ls::Let<"q", ls::From<"query">, ls::Dense<3>>,
+                ls::Let<"v", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>>,
+                ls::Out<"y", ls::From<"q", "v", "pairs">,
+                        ls::GroupedQueryAttention<4, 2, 4, ls::attention_mask>>> {};
+struct ExplicitThree
+    : ls::Graph<ls::In<"query", 4, 2>, ls::In<"value", 5, 2>, ls::In<"key", 5, 3>,
+                ls::In<"pairs", 4, 5>, ls::Let<"q", ls::From<"query">, ls::Dense<3>>,
+                ls::Let<"v", ls::From<"value">, ls::Dense<2>>,
+                ls::Let<"k", ls::From<"key">, ls::Dense<4>>,
+                ls::Out<"y", ls::From<"q", "v", "k", "pairs">,
+                        ls::MultiHeadAttention<2, 3, ls::value_dim(2), ls::no_bias,
+                                               ls::attention_mask>>> {};
+
 /// Compares outputs and gradients of the weights with Keras'.
 template <class Net>
 void meets_masked_net(const std::string& name, int parameters,
@@ -99,6 +119,13 @@ TEST_CASE("attention reads the masks of its operands and passes on the query's, 
   meets_masked_net<GroupedAttention>("grouped_attention", 5, "attention_masks");
   meets_masked_net<MeanOfAttention>("mean_of_attention", 11, "attention_masks");
   meets_masked_net<CrossAttention>("cross_attention", 11, "attention_masks");
+}
+
+TEST_CASE("a mask of pairs joins the masks of padded steps and the causal one, as in Keras") {
+  meets_masked_net<Explicit>("explicit", 9, "attention_masks");
+  meets_masked_net<ExplicitGrouped>("explicit_grouped", 11, "attention_masks");
+  meets_masked_net<ExplicitThree>("explicit_three", 10, "attention_masks");
+  STATIC_CHECK(last_operands<Explicit>() == 3);  // words, pairs, the mask of the words
 }
 
 TEST_CASE("a step of merged values is padding if it is in both") {
