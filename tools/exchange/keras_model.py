@@ -320,6 +320,9 @@ def _layer(layer):
     slope = config.pop("recurrent_activation_negative_slope", 0.2)
     if config.get("recurrent_activation") == "leaky_relu" and slope != 0.2:
         config["recurrent_activation"] = keras.layers.LeakyReLU(negative_slope=slope)
+    if "results" in config or "operands" in config:
+        raise ModelFileError(f"layer '{layer['name']}' has states among its results or operands, which have no form in the "
+                             "file; save a model without return_state and initial_state")
     if config.pop("output_order", 1) < 0:
         return InputOrder(getattr(keras.layers, kind)(**config), name=name)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",

@@ -445,6 +445,9 @@ def _module(layer):
     if kind == "Embedding":
         built = nn.Embedding(config["input_dim"], config["output_dim"])
         return nn.Sequential(Function(lambda x: x.long(), "integers"), built), {"embeddings": Tensor(built, "weight")}
+    if kind in RECURRENT and ("results" in config or "operands" in config):
+        raise ModelFileError(f"layer '{layer['name']}' has states among its results or operands, which have no form in "
+                             "PyTorch; save a model without return_state and initial_state")
     if kind in RECURRENT:
         built = Recurrent(kind, shape[-1], config)
         return built, {name: Tensor(built, name) for name, _ in built.named_parameters()}

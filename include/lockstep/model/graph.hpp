@@ -438,7 +438,11 @@ struct Graph {
     const auto named = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return L::results(value[operand[n.operands_begin + I]]...);
     }(std::make_index_sequence<Count>{});
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = part(row, named_result(named[i]));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = part(row, named_result(named[i]));
+      if constexpr (Masks > 0 && PassesMask<L>)
+        if (named[i].name.empty()) mask_of[all[i]] = mask_of[row];
+    }
     return all;
   }
   /// For Graph: output `index` of several, flattened. Those of the network are the last ones.

@@ -684,6 +684,11 @@ class LayerForm {
   }
   /// LSTM, GRU or SimpleRNN: ONNX has the steps as first axis, and always writes them in their order.
   [[gnu::cold]] Value recurrent() {
+    if (layer_.option("results") != nullptr || layer_.option("operands") != nullptr)
+      throw UsageError(
+          "export_onnx: layer '{}' has states among its results or operands, which have no form in "
+          "ONNX; export a model without return_state and initial_state",
+          layer_.name);
     if (inputs_.size() > 1)
       throw UsageError(
           "export_onnx: layer '{}' reads a mask, which has no form in ONNX; export a model without",
