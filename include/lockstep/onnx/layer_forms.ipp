@@ -521,7 +521,7 @@ class LayerForm {
       p = node("Add", {p, constant("excluded", excluded)});
     if (has_mask) {
       // Pairs that one of the masks excludes: among all scores, and 0 among the probabilities.
-      for (float& v : excluded.values) v = v == 0.0f ? 1.0f : 0.0f;
+      for (float& each : excluded.values) each = each == 0.0f ? 1.0f : 0.0f;
       const std::string pairs = node("Reshape", {in(Channels::last, operands),
                                                  list("pairs", {0, 1, 1, queries, keys})}),
                         counts = node("Abs", {node("Sign", {pairs})});
