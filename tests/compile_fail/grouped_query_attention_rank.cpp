@@ -1,4 +1,4 @@
-// expect: lockstep::GroupedQueryAttention: the input is not (steps, features);
+// expect: lockstep::Attention: the input is not (steps, features);
 #include "lockstep/layers/attention/grouped_query_attention.hpp"
 #include "lockstep/model/sequential.hpp"
 

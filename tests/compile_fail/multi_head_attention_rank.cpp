@@ -1,4 +1,4 @@
-// expect: lockstep::MultiHeadAttention: the input is not (steps, features);
+// expect: lockstep::Attention: the input is not (steps, features);
 #include "lockstep/layers/attention/multi_head_attention.hpp"
 #include "lockstep/model/sequential.hpp"
 

@@ -1,4 +1,4 @@
-// expect: lockstep::Recurrent: an option is not supported; it accepts return_sequences, go_backwards,
+// expect: lockstep::Recurrent: an option is not supported; it accepts return_sequences, return_state,
 #include "lockstep/layers/recurrent/simple_rnn.hpp"
 #include "lockstep/model/sequential.hpp"
 

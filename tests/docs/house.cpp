@@ -122,6 +122,26 @@ struct Sentences : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64, ls::m
                                   ls::GRU<32>, ls::Dense<1, ls::sigmoid>> {};
 // --8<-- [end:masked]
 
+// --8<-- [start:states]
+struct Translator
+    : ls::Graph<ls::In<"source", ls::Integers<40>>, ls::In<"target", ls::Integers<40>>,
+                ls::Let<"e", ls::From<"source">, ls::Embedding<8'000, 64, ls::mask_zero>,
+                        ls::LSTM<128, ls::return_state>>,
+                ls::Let<"words", ls::From<"target">, ls::Embedding<8'000, 64>>,
+                ls::Let<"d", ls::From<"words", "e/h", "e/c">,
+                        ls::LSTM<128, ls::return_sequences, ls::initial_state>>,
+                ls::Out<"next", ls::From<"d">, ls::Dense<8'000>>> {};
+// --8<-- [end:states]
+static_assert(Translator::output_shape == ls::shape(40, 8'000));
+
+// --8<-- [start:allowed]
+struct Attending
+    : ls::Graph<ls::In<"x", 12, 32>, ls::In<"allowed", 12, 12>,
+                ls::Out<"y", ls::From<"x", "allowed">,
+                        ls::MultiHeadAttention<4, 8, ls::causal, ls::attention_mask>>> {};
+// --8<-- [end:allowed]
+static_assert(Attending::output_shape == ls::shape(12, 32));
+
 // --8<-- [start:pairs]
 /// Contrastive loss (Hadsell et al., 2006) with squared distances d: the sum over pairs of d for
 /// examples of the same class, max(0, 1 - d) for others.

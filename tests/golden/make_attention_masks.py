@@ -52,10 +52,48 @@ def mean(x):
     return L.Dense(2)(L.GlobalAveragePooling1D()(attended(L.MultiHeadAttention(2, 4), e, e)))
 
 
+def allowed(x):
+    """As `attention_mask`: a number is another one than 0."""
+    return keras.ops.not_equal(x, 0)
+
+
+def explicit(words, pairs):
+    """A mask of pairs, the mask of padded steps and the causal one."""
+    e = embedded(words)
+    y, _ = L.MultiHeadAttention(2, 4)(e, e, attention_mask=allowed(pairs), use_causal_mask=True,
+                                      return_attention_scores=True)
+    return y
+
+
+def explicit_grouped(query, value, pairs):
+    """Without the mask of the query, so that the mean has all steps."""
+    q, v = L.Dense(3)(query), L.Embedding(7, 3, mask_zero=True)(value)
+    y, _ = L.GroupQueryAttention(4, 4, 2)(q, v, attention_mask=allowed(pairs), return_attention_scores=True)
+    return y
+
+
+def explicit_three(query, value, key, pairs):
+    y, _ = L.MultiHeadAttention(2, 3, value_dim=2, use_bias=False)(
+        L.Dense(3)(query), L.Dense(2)(value), L.Dense(4)(key), attention_mask=allowed(pairs),
+        return_attention_scores=True)
+    return y
+
+
 def cross(query, value, key):
     """With three masks."""
     return L.GlobalAveragePooling1D()(attended(L.MultiHeadAttention(2, 4), embedded(query), embedded(value, 2),
                                                embedded(key)))
+
+
+def features(*shape):
+    return np.random.default_rng(59).normal(size=shape)
+
+
+def pairs(queries, keys):
+    """Rows without any pair among them; a 2 counts, too."""
+    mask = np.random.default_rng(61).integers(0, 3, size=(3, queries, keys)) * 1.0
+    mask[0, 1] = 0
+    return mask
 
 
 CASES = {  # name: function of symbolic inputs, their values
@@ -64,6 +102,9 @@ CASES = {  # name: function of symbolic inputs, their values
     "grouped_attention": (own(lambda: L.GroupQueryAttention(4, 4, 2, use_bias=False), causal=True), [WORDS]),
     "mean_of_attention": (mean, [WORDS[:2]]),  # the mean of no step is NaN in Keras
     "cross_attention": (cross, [QUERIES, WORDS, OTHER]),
+    "explicit": (explicit, [WORDS, pairs(5, 5)]),
+    "explicit_grouped": (explicit_grouped, [features(3, 4, 2), WORDS, pairs(4, 5)]),
+    "explicit_three": (explicit_three, [features(3, 4, 2), features(3, 5, 2), features(3, 5, 3), pairs(4, 5)]),
 }
 
 

@@ -29,6 +29,7 @@ TEMPLATE_TEST_CASE("Activations have Keras' outputs and gradients", "[golden]", 
 
 TEST_CASE("Recurrent layers have Keras' outputs and gradients", "[golden]") {
   golden::meets_recurrent<Reference<double>>();
+  golden::meets_recurrent_states<Reference<double>>();
 }
 
 TEMPLATE_TEST_CASE("Losses have Keras' values and gradients", "[golden]", Reference<double>,

@@ -272,6 +272,11 @@ struct Graph
 using Attends = ls::Shared<"attends", ls::MultiHeadAttention<2, 3, ls::causal>>;
 struct CrossAttention
     : ls::Graph<ls::In<"query", 4, 3>, ls::In<"value", 5, 3>, ls::In<"key", 5, 4>,
+                ls::In<"pairs", 4, 5>, ls::Let<"allowed", ls::From<"pairs">, ls::ReLU>,
+                ls::Out<"allowed_two", ls::From<"query", "value", "allowed">,
+                        ls::MultiHeadAttention<2, 3, ls::causal, ls::attention_mask>>,
+                ls::Out<"allowed_three", ls::From<"query", "value", "key", "allowed">,
+                        ls::GroupedQueryAttention<2, 1, 3, ls::attention_mask>>,
                 ls::Out<"two", ls::From<"query", "value">, ls::MultiHeadAttention<2, 4>>,
                 ls::Out<"three", ls::From<"query", "value", "key">,
                         ls::GroupedQueryAttention<4, 2, 3, ls::sliding_window(2)>>,

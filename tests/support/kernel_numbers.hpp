@@ -39,6 +39,7 @@ inline lockstep::Shape leading_axes(lockstep::Philox& g) {
 /// Inputs for one op, exactly representable in float, so equal in float and double.
 struct Numbers {
   std::vector<float> x, w, dy, x2;
+  std::vector<std::vector<float>> more = {};  ///< operands after x2
 };
 template <class O>
 Numbers numbers(const O& op, std::size_t in, std::size_t weights, std::size_t count,
@@ -58,6 +59,7 @@ LayerResult<typename D::real> run(const O& op, std::size_t count, const Numbers&
   using T = typename D::real;
   RunOptions<T> options;
   options.x2 = as<T>(n.x2);
+  for (const auto& operand : n.more) options.more.push_back(as<T>(operand));
   options.want_dx = want_dx;
   return run_layer<D>(op, count, as<T>(n.x), as<T>(n.w), as<T>(n.dy), options, device);
 }

@@ -330,6 +330,9 @@ def _layer(layer):
     slope = config.pop("recurrent_activation_negative_slope", 0.2)
     if config.get("recurrent_activation") == "leaky_relu" and slope != 0.2:
         config["recurrent_activation"] = keras.layers.LeakyReLU(negative_slope=slope)
+    if "results" in config or "operands" in config:
+        raise ModelFileError(f"layer '{layer['name']}' has states among its results or operands, which have no form in the "
+                             "file; save a model without return_state and initial_state")
     if config.pop("output_order", 1) < 0:
         return InputOrder(getattr(keras.layers, kind)(**config), name=name)
     for option in ("factor", "height_factor", "width_factor", "target_shape", "kernel_size", "strides", "dilation_rate",
@@ -357,7 +360,8 @@ def _layer(layer):
     if kind == "RandomZoom" and config.pop("keeps_aspect"):
         config["width_factor"] = None
     if kind in ATTENTION:
-        del config["use_causal_mask"]  # an argument of the call
+        del config["use_causal_mask"]  # an argument of the call, as attention_mask
+        config.pop("attention_mask", None)
         config["sliding_window"] = config["sliding_window"] or None
         plain, rotary = ATTENTION[kind]
         if config["max_wavelength"]:
@@ -411,8 +415,15 @@ def _built(layer, inputs, tensors, layers):
             built = _layer(layer)
             layers[layer["name"]] = built, layer
         if layer["class_name"] in ATTENTION:
-            output = built(*(inputs + inputs[-1:])[:max(2, len(inputs))],
-                           use_causal_mask=layer["config"]["use_causal_mask"])
+            allowed = None
+            if "attention_mask" in layer["config"]:
+                *inputs, allowed = inputs
+                allowed = keras.ops.not_equal(allowed, 0)
+            # Rows without any key are 0 if the probabilities are computed; else the backend decides.
+            output = built(*(inputs + inputs[-1:])[:max(2, len(inputs))], attention_mask=allowed,
+                           use_causal_mask=layer["config"]["use_causal_mask"],
+                           return_attention_scores=allowed is not None)
+            output = output[0] if allowed is not None else output
         else:
             output = built(inputs if len(inputs) > 1 else inputs[0])
     except ModelFileError:

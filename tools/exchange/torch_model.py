@@ -114,7 +114,7 @@ class AveragePooling(nn.Module):
 
 class Attention(nn.Module):
     """Attention of lockstep, whose kernels are (features, heads, size). Its inputs are the query, the value and the key; one
-    that is left out is the one before it."""
+    that is left out is the one before it. With `attention_mask` the mask is one more, the last one."""
 
     def __init__(self, config, shapes, output):
         super().__init__()
@@ -123,6 +123,8 @@ class Attention(nn.Module):
         of_keys = config.get("num_key_value_heads", heads)
         size = config.get("key_dim", config.get("head_dim"))
         values = config.get("value_dim", size)
+        self.has_mask = "attention_mask" in config
+        shapes = shapes[:-1] if self.has_mask else shapes
         query, value, key = (shapes + shapes[-1:] * 2)[:3]
         for name, shape in (("query", (query[-1], heads, size)), ("key", (key[-1], of_keys, size)),
                             ("value", (value[-1], of_keys, values)), ("attention_output", (heads, values, output))):
@@ -148,6 +150,7 @@ class Attention(nn.Module):
         return torch.stack(turned, -1).flatten(-2) if self.config["pairs"] else torch.cat(turned, -1)
 
     def forward(self, *inputs):
+        *inputs, pairs = inputs if self.has_mask else (*inputs, None)
         query, value, key = (inputs + inputs[-1:] * 2)[:3]
         own = dict(self.named_parameters())
 
@@ -160,9 +163,14 @@ class Attention(nn.Module):
         allowed = (distance >= 0) if self.config["use_causal_mask"] else torch.full_like(distance, True, dtype=torch.bool)
         if self.config["sliding_window"]:
             allowed = allowed & (distance.abs() < self.config["sliding_window"])
+        allowed = allowed.to(q.device)
+        if pairs is not None:
+            allowed = allowed & (pairs != 0)[:, None]
         dropout = self.config["dropout"] if self.training else 0.0
-        o = functional.scaled_dot_product_attention(q, k, projected(value, "value"), attn_mask=allowed.to(q.device),
+        o = functional.scaled_dot_product_attention(q, k, projected(value, "value"), attn_mask=allowed,
                                                     dropout_p=dropout, enable_gqa=True)
+        if pairs is not None:
+            o = torch.where(allowed.any(-1, keepdim=True), o, 0)  # of a query without keys
         y = torch.einsum("bnth,nhe->bte", o, own["attention_output_kernel"])
         return y + own["attention_output_bias"] if self.config["use_bias"] else y
 
@@ -444,6 +452,9 @@ def _module(layer):
     if kind == "Embedding":
         built = nn.Embedding(config["input_dim"], config["output_dim"])
         return nn.Sequential(Function(lambda x: x.long(), "integers"), built), {"embeddings": Tensor(built, "weight")}
+    if kind in RECURRENT and ("results" in config or "operands" in config):
+        raise ModelFileError(f"layer '{layer['name']}' has states among its results or operands, which have no form in "
+                             "PyTorch; save a model without return_state and initial_state")
     if kind in RECURRENT:
         built = Recurrent(kind, shape[-1], config)
         return built, {name: Tensor(built, name) for name, _ in built.named_parameters()}

@@ -4,8 +4,8 @@
 /// \code
 ///   Embedding<V, U, mask_zero>     makes a mask from its input: MakesMask
 ///   Dropout, Dense, ...            pass on the mask of their input: PassesMask
-///   LSTM, GRU, ...                 have the mask as a second operand: ReadsMask
-///   MultiHeadAttention, ...        have the masks of all operands after them: ReadsMasks
+///   GlobalAveragePooling1D         has the mask as a second operand: ReadsMask
+///   LSTM, MultiHeadAttention, ...  have the masks of all operands after them: ReadsMasks
 /// \endcode
 /// Any other layer drops the mask. Invariant: a model without a layer that makes a mask has no
 /// nodes, kernels and memory for masks.

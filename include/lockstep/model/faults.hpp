@@ -141,6 +141,17 @@ struct RejectionOf<L, Position, In> {
   using type = typename L::template Requires<In>;  // the layer's own message
 };
 
+template <class L, const Failure& F>
+struct OperandRejectionOf {
+  using type =
+      OperandsDoNotJoin<typename ShapeAsType<F.first>::type, typename ShapeAsType<F.second>::type>;
+};
+template <class L, const Failure& F>
+  requires requires { typename L::template RequiresOperands<F.first, F.second>; }
+struct OperandRejectionOf<L, F> {
+  using type = typename L::template RequiresOperands<F.first, F.second>;  // the layer's own message
+};
+
 /// Base class that emits the error of an invalid model; empty for a valid one.
 template <class Built, class Body, Failure::Kind = Built::failure.kind>
 struct Verdict {};
@@ -178,8 +189,9 @@ template <class Built, class Body>
 struct Verdict<Built, Body, Failure::equal_names> : EqualNames<Body> {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::operands_do_not_join>
-    : OperandsDoNotJoin<typename ShapeAsType<Built::failure.first>::type,
-                        typename ShapeAsType<Built::failure.second>::type> {};
+    : OperandRejectionOf<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(
+                             typename LeavesOf<Body>::type{})),
+                         Built::failure>::type {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::shared_types_differ>
     : SharedTypesDiffer<decltype(leaf<static_cast<std::size_t>(Built::failure.position)>(

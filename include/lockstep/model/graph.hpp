@@ -335,7 +335,7 @@ struct Graph {
     if constexpr (Masks > 0 && ReadsMasks<L>) {
       constexpr std::size_t operands_before = 1 + sizeof...(more);
       of_first = mask_of[v];
-      of_others = both_masks(v, more...);
+      of_others = both_masks(op, std::array{v, more...});
       const bool differ = is_computed(of_first) && of_first != of_others;
       op.read_masks(is_computed(of_first) ? operands_before : 0,
                     is_computed(of_others) ? operands_before + (differ ? 1 : 0) : 0);
@@ -438,7 +438,11 @@ struct Graph {
     const auto named = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return L::results(value[operand[n.operands_begin + I]]...);
     }(std::make_index_sequence<Count>{});
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = part(row, named_result(named[i]));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = part(row, named_result(named[i]));
+      if constexpr (Masks > 0 && PassesMask<L>)
+        if (named[i].name.empty()) mask_of[all[i]] = mask_of[row];
+    }
     return all;
   }
   /// For Graph: output `index` of several, flattened. Those of the network are the last ones.
@@ -525,12 +529,13 @@ struct Graph {
     return either_mask(a == b ? a : add_mask(MaskOp{value[a], 0, true}, {a, b}), more...);
   }
 
-  /// The mask of the operands after the first, or of the first one if there are none: a step is padding
-  /// if it is in one of them.
-  constexpr ValueId both_masks(ValueId first) { return mask_of[first]; }
-  constexpr ValueId both_masks(ValueId, ValueId value_operand) { return mask_of[value_operand]; }
-  constexpr ValueId both_masks(ValueId, ValueId value_operand, ValueId key_operand) {
-    const ValueId a = mask_of[value_operand], b = mask_of[key_operand];
+  /// The mask of the operands with a gradient after the first, or of the first one if there are none: a
+  /// step is padding if it is in one of them.
+  template <class TheOp, std::size_t Count>
+  constexpr ValueId both_masks(const TheOp& op, const std::array<ValueId, Count>& all) {
+    std::size_t last = Count - 1;
+    while (last > 0 && !has_gradient(op, last)) --last;
+    const ValueId a = mask_of[all[last > 1 ? 1 : last]], b = mask_of[all[last]];
     if (!is_computed(a) || a == b) return b;
     return is_computed(b) ? add_mask(MaskOp{value[a], 0, true, true}, {a, b}) : a;
   }

@@ -118,11 +118,22 @@ constexpr ValueId append_layers(Walk& walk, ValueId v, List<Layers...>) {
     v = out;
   return v;
 }
+/// All layers but the last one.
+template <class Walk, class Last>
+constexpr ValueId append_before_last(Walk&, ValueId v, List<Last>) {
+  return v;
+}
+template <class Walk, class First, class Next, class... Rest>
+constexpr ValueId append_before_last(Walk& walk, ValueId v, List<First, Next, Rest...>) {
+  return append_before_last(walk, walk.template add<First>(v), List<Next, Rest...>{});
+}
 
 /// The values of the outputs of Block, a Graph, for the values of its inputs.
 template <class Block, class Walk, std::size_t Count>
 constexpr auto append_block(Walk& walk, const std::array<ValueId, Count>& inputs) {
-  for (std::size_t i = 0; i < Count; ++i) walk.receives(inputs[i], Block::inputs_row.part[i].shape);
+  if constexpr (requires { Block::inputs_row; })
+    for (std::size_t i = 0; i < Count; ++i)
+      walk.receives(inputs[i], Block::inputs_row.part[i].shape);
   if constexpr (NamedBlock<Block>)
     return walk.template within<Block>([&] { return Block::append_all(walk, inputs); });
   else
@@ -150,8 +161,12 @@ template <class Block>
   requires requires { Block::output_count; }
 inline constexpr std::size_t output_count_of<Block> = Block::output_count;
 
+/// A block of one input whose several outputs a Let that ends with it names.
+template <class Block>
+concept NamesOutputs = TakesValues<Block, 1> && requires { requires Block::names_outputs; };
+
 /// Let and Out. A Let of a Graph with several outputs and nothing after it names all of them, and one
-/// that ends with a layer with several results does.
+/// that ends with a layer with several results, or with such a Bidirectional, does.
 template <bool IsOutput, FixedString Name, class Operands, class... Layers>
 struct Statement {
   using from = std::conditional_t<is_from<Operands>, Operands, FromNothing>;
@@ -162,10 +177,13 @@ struct Statement {
   using last = decltype(last_layer<first, count>(typename body::rest{}));
   static constexpr std::size_t results =
       IsOutput || is_block ? 0 : results_of<typename last::type, last::count>;
+  static constexpr bool ends_with_block =
+      !IsOutput && last::count == 1 && NamesOutputs<typename last::type>;
   static constexpr std::size_t values = !IsOutput && is_block && body::rest::size == 0
                                             ? output_count_of<first>
-                                        : results > 0 ? results
-                                                      : 1;
+                                        : ends_with_block ? output_count_of<typename last::type>
+                                        : results > 0     ? results
+                                                          : 1;
   static constexpr bool is_layer = !is_block && LayerOf<first, count> && count > 1;
   using layers =
       typename Concat<std::conditional_t<is_block, List<first>, List<>>, typename body::rest>::type;
@@ -179,6 +197,8 @@ struct Statement {
       return [i]<std::size_t... I>(std::index_sequence<I...>) {
         return last::type::results((static_cast<void>(I), Shape{})...)[i].name;
       }(std::make_index_sequence<last::count>{});
+    else if constexpr (ends_with_block)
+      return last::type::output_names[i];
     else if constexpr (values > 1)
       return first::output_names[i];
     else
@@ -199,7 +219,7 @@ struct Statement {
   template <class Walk>
   static constexpr std::array<ValueId, values> append(Walk& walk,
                                                       const std::array<ValueId, count>& operands) {
-    if constexpr (values > 1 && results == 0) {
+    if constexpr (values > 1 && results == 0 && !ends_with_block) {
       return append_block<first>(walk, operands);
     } else {
       ValueId v = operands[0];
@@ -207,11 +227,16 @@ struct Statement {
         v = first::join_outputs(walk, append_block<first>(walk, operands));
       else if constexpr (count > 1)
         v = join_all<first>(walk, operands, Failure::operands_do_not_join);
-      v = append_layers(walk, v, typename body::rest{});
-      if constexpr (results > 0)
-        return walk.template results<typename last::type, last::count>(v);
-      else
-        return {v};
+      if constexpr (ends_with_block) {
+        v = append_before_last(walk, v, typename body::rest{});
+        return append_block<typename last::type>(walk, std::array{v});
+      } else {
+        v = append_layers(walk, v, typename body::rest{});
+        if constexpr (results > 0)
+          return walk.template results<typename last::type, last::count>(v);
+        else
+          return {v};
+      }
     }
   }
 

@@ -497,7 +497,9 @@ class LayerForm {
   }
   /// MultiHeadAttention and GroupedQueryAttention.
   [[gnu::cold]] Value attention() {
-    const std::size_t value_operand = inputs_.size() > 1 ? 1 : 0, key_operand = inputs_.size() - 1;
+    const bool has_mask = layer_.option("attention_mask") != nullptr;
+    const std::size_t operands = inputs_.size() - (has_mask ? 1 : 0),
+                      value_operand = operands > 1 ? 1 : 0, key_operand = operands - 1;
     const int queries = in_shape()[0], keys = inputs_[key_operand]->shape()[0];
     const std::int64_t groups = required("key/kernel")[1];
     const Weights output = required("attention_output/kernel");  // (heads, size, features)
@@ -521,8 +523,20 @@ class LayerForm {
     }
     if (op.rules.causal || op.rules.window > 0)
       p = node("Add", {p, constant("excluded", excluded)});
-    p = node("Softmax", {p}, {{"axis", std::int64_t{-1}}});
-    if (std::count(has_keys.values.begin(), has_keys.values.end(), 0.0f) > 0)
+    if (has_mask) {
+      // Pairs that one of the masks excludes: among all scores, and 0 among the probabilities.
+      for (float& each : excluded.values) each = each == 0.0f ? 1.0f : 0.0f;
+      const std::string pairs = node("Reshape", {in(Channels::last, operands),
+                                                 list("pairs", {0, 1, 1, queries, keys})}),
+                        counts = node("Abs", {node("Sign", {pairs})});
+      const std::string allowed = node("Mul", {counts, constant("allowed", excluded)});
+      p = node("Add", {p, node("Mul", {node("Sub", {allowed, constant("one", {{1}, {1.0f}})}),
+                                       constant("far", {{1}, {1e9f}})})});
+      p = node("Mul", {node("Softmax", {p}, {{"axis", std::int64_t{-1}}}), allowed});
+    } else {
+      p = node("Softmax", {p}, {{"axis", std::int64_t{-1}}});
+    }
+    if (!has_mask && std::count(has_keys.values.begin(), has_keys.values.end(), 0.0f) > 0)
       p = node("Mul", {p, constant("has_keys", has_keys)});
     const std::string o =
         node("Transpose", {node("MatMul", {p, v})}, {{"perm", Numbers{0, 3, 1, 2, 4}}});
@@ -674,6 +688,11 @@ class LayerForm {
   }
   /// LSTM, GRU or SimpleRNN: ONNX has the steps as first axis, and always writes them in their order.
   [[gnu::cold]] Value recurrent() {
+    if (layer_.option("results") != nullptr || layer_.option("operands") != nullptr)
+      throw UsageError(
+          "export_onnx: layer '{}' has states among its results or operands, which have no form in "
+          "ONNX; export a model without return_state and initial_state",
+          layer_.name);
     if (inputs_.size() > 1)
       throw UsageError(
           "export_onnx: layer '{}' reads a mask, which has no form in ONNX; export a model without",

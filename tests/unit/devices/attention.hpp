@@ -24,7 +24,7 @@ using Numbers = std::vector<double>;
 struct Call {
   lockstep::DotProductAttentionOp op;
   std::size_t count = 1;
-  Numbers q, k, v, mask, query_mask, d_o;
+  Numbers q, k, v, mask, query_mask, d_o, pair_mask{};
   bool training = true;
   std::uint64_t seed = 3, pass = 5, key = 7, first_ordinal = 11;
 };
@@ -75,6 +75,12 @@ inline Call generated(lockstep::Philox& g, int longest) {
     call.query_mask.resize(count * static_cast<std::size_t>(op.queries));
     for (double& m : call.query_mask) m = one_of(apart, 0, 1);
   }
+  if (one_of(apart, 0, 1) == 1) {
+    call.op.masks_pairs = true;
+    call.pair_mask.resize(count * static_cast<std::size_t>(op.queries) *
+                          static_cast<std::size_t>(op.keys));
+    for (double& m : call.pair_mask) m = one_of(apart, 0, 0, 1, 2);
+  }
   return call;
 }
 
@@ -102,6 +108,11 @@ inline bool attends(const Call& c, std::size_t n, int i, int j) {
   if (c.op.rules.window > 0 && std::abs(i - j) >= c.op.rules.window) return false;
   if (!c.query_mask.empty() &&
       c.query_mask[n * static_cast<std::size_t>(c.op.queries) + static_cast<std::size_t>(i)] == 0)
+    return false;
+  if (c.op.masks_pairs &&
+      c.pair_mask[(n * static_cast<std::size_t>(c.op.queries) + static_cast<std::size_t>(i)) *
+                      static_cast<std::size_t>(c.op.keys) +
+                  static_cast<std::size_t>(j)] == 0)
     return false;
   return c.mask.empty() ||
          c.mask[n * static_cast<std::size_t>(c.op.keys) + static_cast<std::size_t>(j)] != 0;
@@ -191,8 +202,8 @@ Result run(const D& device, const Call& c) {
   [[maybe_unused]] const auto scope = context.scope();
   DeviceArray<D, A> q(context, as<A>(c.q)), k(context, as<A>(c.k)), v(context, as<A>(c.v)),
       mask(context, as<A>(c.mask)), query_mask(context, as<A>(c.query_mask)),
-      d_o(context, as<A>(c.d_o)), o(context, c.d_o.size()), dq(context, c.q.size()),
-      dk(context, c.k.size()), dv(context, c.v.size());
+      pair_mask(context, as<A>(c.pair_mask)), d_o(context, as<A>(c.d_o)), o(context, c.d_o.size()),
+      dq(context, c.q.size()), dk(context, c.k.size()), dv(context, c.v.size());
   DeviceArray<D, T> log_sums(context, c.count * c.op.rows());
   auto prepared = K::prepare(c.op, context, c.count);
   GroupOfOne group;
@@ -206,6 +217,7 @@ Result run(const D& device, const Call& c) {
                               v.data(),
                               c.mask.empty() ? nullptr : mask.data(),
                               c.query_mask.empty() ? nullptr : query_mask.data(),
+                              c.op.masks_pairs ? pair_mask.data() : nullptr,
                               o.data(),
                               log_sums.data(),
                               nullptr,
@@ -243,7 +255,8 @@ void check(const D& device, const Call& c, double allowed) {
                    << c.op.key_dim << " and " << c.op.value_dim << ", causal " << c.op.rules.causal
                    << ", window " << c.op.rules.window << ", dropout " << c.op.rules.dropout
                    << ", masked " << !c.mask.empty() << ", queries masked " << !c.query_mask.empty()
-                   << ", wavelength " << c.op.rules.rotary.max_wavelength);
+                   << ", pairs masked " << c.op.masks_pairs << ", wavelength "
+                   << c.op.rules.rotary.max_wavelength);
   const Result expected = formula(c), result = run(device, c);
   CHECK(error(result.o, expected.o, 0.1) < allowed);
   CHECK(error(result.dq, expected.dq, 0.1) < allowed);
@@ -259,6 +272,20 @@ template <class D>
 void check_generated(const D& device, int shapes, int longest, double allowed) {
   lockstep::Philox g(41);
   for (int i = 0; i < shapes; ++i) check(device, generated(g, longest), allowed);
+}
+
+/// A query whose scores are all -infinity has NaN as result, as in Keras; one without any key has 0.
+template <class D>
+void check_infinite_scores(const D& device) {
+  Call c = call_of({3, 3, 1, 1, 1, 2}, 1);
+  c.op.masks_pairs = true;
+  c.q = {-1, -1, -1};
+  c.k = {INFINITY, INFINITY, 1};
+  c.v = {1, 2, 3, 4, 5, 6};
+  c.pair_mask = {1, 1, 0, 0, 0, 0, 1, 1, 1};
+  const Numbers o = run(device, c).o;
+  CHECK((std::isnan(o[0]) && std::isnan(o[1])));
+  CHECK(Numbers(o.begin() + 2, o.end()) == Numbers{0, 0, 5, 6});
 }
 
 /// Dropout does nothing in evaluation, also with a causal mask.

@@ -1,15 +1,13 @@
 #include "lockstep/layers/mask.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <string>
 #include <vector>
 
-#include "golden/golden_file.hpp"
+#include "golden/networks.hpp"
 #include "lockstep/layers/layers.hpp"
 #include "lockstep/model/bidirectional.hpp"
 #include "lockstep/model/shared.hpp"
 #include "lockstep/model/statement_graph.hpp"
-#include "unit/model/toy_device.hpp"
 
 namespace {
 
@@ -57,24 +55,38 @@ struct CrossAttention
                 ls::Out<"mean", ls::From<"q", "v", "k">, ls::MultiHeadAttention<2, 4>,
                         ls::GlobalAveragePooling1D>> {};
 
-/// Compares outputs and gradients of the weights with Keras'.
-template <class Net>
-void meets_masked_net(const std::string& name, int parameters,
-                      const std::string& recorded = "recurrent") {
-  const golden::GoldenFile file(recorded);
-  const auto all = [&](const std::string& part) {
-    std::vector<double> flat;
-    for (int i = 0; i < parameters; ++i)
-      for (const double v : file.values(name + part + std::to_string(i))) flat.push_back(v);
-    return flat;
-  };
-  toy::Machine<Net, ls::Reference<double>> machine(file.count(name + "/x"));
-  machine.x = file.values(name + "/x");
-  machine.c = file.values(name + "/c");
-  machine.engine.weights().upload(all("/param/").data());
-  CHECK(testing::relative_error(machine.forward(), file.values(name + "/y")) < 1e-10);
-  CHECK(testing::relative_error(machine.gradients(), all("/d/")) < 1e-10);
-}
+struct Explicit : ls::Graph<ls::In<"words", ls::Integers<5>>, ls::In<"pairs", 5, 5>,
+                            ls::Let<"x", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>>,
+                            ls::Out<"y", ls::From<"x", "pairs">,
+                                    ls::MultiHeadAttention<2, 4, ls::causal, ls::attention_mask>>> {
+};
+struct ExplicitGrouped
+    : ls::Graph<ls::In<"query", 4, 2>, ls::In<"words", ls::Integers<5>>, ls::In<"pairs", 4, 5>,
+                ls::Let<"q", ls::From<"query">, ls::Dense<3>>,
+                ls::Let<"v", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>>,
+                ls::Out<"y", ls::From<"q", "v", "pairs">,
+                        ls::GroupedQueryAttention<4, 2, 4, ls::attention_mask>>> {};
+struct ExplicitThree
+    : ls::Graph<ls::In<"query", 4, 2>, ls::In<"value", 5, 2>, ls::In<"key", 5, 3>,
+                ls::In<"pairs", 4, 5>, ls::Let<"q", ls::From<"query">, ls::Dense<3>>,
+                ls::Let<"v", ls::From<"value">, ls::Dense<2>>,
+                ls::Let<"k", ls::From<"key">, ls::Dense<4>>,
+                ls::Out<"y", ls::From<"q", "v", "k", "pairs">,
+                        ls::MultiHeadAttention<2, 3, ls::value_dim(2), ls::no_bias,
+                                               ls::attention_mask>>> {};
+
+struct EncoderDecoder
+    : ls::Graph<ls::In<"words", ls::Integers<5>>, ls::In<"target", 3, 2>,
+                ls::Let<"e", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>,
+                        ls::LSTM<4, ls::return_state>>,
+                ls::Let<"d", ls::From<"target", "e/h", "e/c">,
+                        ls::LSTM<4, return_sequences, ls::initial_state>>,
+                ls::Out<"y", ls::From<"d">, ls::Dense<2>>> {};
+struct FirstResult
+    : ls::Graph<ls::In<"words", ls::Integers<5>>,
+                ls::Let<"r", ls::From<"words">, ls::Embedding<7, 3, ls::mask_zero>,
+                        ls::GRU<3, return_sequences, ls::return_state>>,
+                ls::Out<"y", ls::From<"r">, ls::GRU<2>>, ls::Out<"h", ls::From<"r/h">>> {};
 
 /// The number of operands of the last layer.
 template <class Net>
@@ -85,20 +97,32 @@ constexpr std::size_t last_operands() {
 }  // namespace
 
 TEST_CASE("masks reach the layers that Keras gives them to") {
-  meets_masked_net<MaskedSeries>("masking", 3);
-  meets_masked_net<MaskedWords>("words", 12);
-  meets_masked_net<MeanOfWords>("mean_of_words", 3);
+  golden::meets_network<MaskedSeries>("recurrent", "masking", 3);
+  golden::meets_network<MaskedWords>("recurrent", "words", 12);
+  golden::meets_network<MeanOfWords>("recurrent", "mean_of_words", 3);
   STATIC_CHECK(last_operands<MaskedWords>() == 2);
   STATIC_CHECK(last_operands<MaskedGroups>() == 2);
   STATIC_CHECK(last_operands<Unmasked>() == 1);  // a convolution drops the mask
 }
 
 TEST_CASE("attention reads the masks of its operands and passes on the query's, as in Keras") {
-  meets_masked_net<Attention>("attention", 9, "attention_masks");
-  meets_masked_net<CausalAttention>("attention_causal", 9, "attention_masks");
-  meets_masked_net<GroupedAttention>("grouped_attention", 5, "attention_masks");
-  meets_masked_net<MeanOfAttention>("mean_of_attention", 11, "attention_masks");
-  meets_masked_net<CrossAttention>("cross_attention", 11, "attention_masks");
+  golden::meets_network<Attention>("attention_masks", "attention", 9);
+  golden::meets_network<CausalAttention>("attention_masks", "attention_causal", 9);
+  golden::meets_network<GroupedAttention>("attention_masks", "grouped_attention", 5);
+  golden::meets_network<MeanOfAttention>("attention_masks", "mean_of_attention", 11);
+  golden::meets_network<CrossAttention>("attention_masks", "cross_attention", 11);
+}
+
+TEST_CASE("the states of one layer start another, and its first result has the mask, as in Keras") {
+  golden::meets_network<EncoderDecoder>("recurrent_states", "encoder_decoder", 9);
+  golden::meets_network<FirstResult>("recurrent_states", "passes_mask", 7);
+}
+
+TEST_CASE("a mask of pairs joins the masks of padded steps and the causal one, as in Keras") {
+  golden::meets_network<Explicit>("attention_masks", "explicit", 9);
+  golden::meets_network<ExplicitGrouped>("attention_masks", "explicit_grouped", 11);
+  golden::meets_network<ExplicitThree>("attention_masks", "explicit_three", 10);
+  STATIC_CHECK(last_operands<Explicit>() == 3);  // words, pairs, the mask of the words
 }
 
 TEST_CASE("a step of merged values is padding if it is in both") {

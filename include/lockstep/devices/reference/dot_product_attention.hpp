@@ -138,8 +138,11 @@ struct Kernel<DotProductAttentionOp, Reference<T>> {
   }
 
   static bool allows(const Operands& io, const Row& row, const Op& op, std::size_t j) {
-    return io.mask == nullptr ||
-           io.mask[row.example * static_cast<std::size_t>(op.keys) + j] != T(0);
+    const auto keys = static_cast<std::size_t>(op.keys),
+               queries = static_cast<std::size_t>(op.queries);
+    return (io.mask == nullptr || io.mask[row.example * keys + j] != T(0)) &&
+           (!op.masks_pairs ||
+            io.pair_mask[(row.example * queries + row.query) * keys + j] != T(0));
   }
   static void draw(const Op& op, const Operands& io, Prepared& p, const Row& row) {
     const detail::AttentionDraws draws(op, io.step, io.key, row.example);

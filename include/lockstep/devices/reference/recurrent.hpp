@@ -44,14 +44,15 @@ struct Kernel<O, Reference<T>> : KernelTraits {
   }
 
   struct Prepared {
-    std::vector<T> masks, zeros, d, q;
+    std::vector<T> masks, zeros, initial, d, q;
     detail::DoubleSums<T> sums;
     std::size_t scratch_bytes() const { return 0; }
   };
   static Prepared prepare(const O& op, typename D::Context&, std::size_t) {
     const std::size_t u = op.layer.width(), f = op.layer.features(), g = std::size_t{O::gates};
-    return {std::vector<T>(g * (f + u)), std::vector<T>(vectors * u), std::vector<T>(2 * u),
-            std::vector<T>(u), detail::DoubleSums<T>(op.weights())};
+    return {std::vector<T>(g * (f + u)), std::vector<T>(vectors * u),
+            std::vector<T>(2 * u),       std::vector<T>(2 * u),
+            std::vector<T>(u),           detail::DoubleSums<T>(op.weights())};
   }
 
   static void forward(const O& op, const Io<D>& io, Prepared& p) {
@@ -63,13 +64,13 @@ struct Kernel<O, Reference<T>> : KernelTraits {
       for (std::size_t s = 0; s < steps; ++s) {
         T* const row = example.row(s);  // (vectors, u)
         const T* const before = example.before(s);
-        T* const y = layer.return_sequences ? io.y + (n * steps + layer.output_step(s)) * u
-                     : s == steps - 1       ? io.y + n * u
+        T* const y = layer.return_sequences ? io.y + n * layer.row() + layer.output_step(s) * u
+                     : s == steps - 1       ? io.y + n * layer.row()
                                             : nullptr;
         if (example.is_padding(s)) {
           std::fill_n(row, slot(O::z_count) * u, T(0));
           std::copy_n(before, slot(O::states) * u, row + slot(O::z_count) * u);
-          if (y != nullptr) std::copy_n(layer.zero_output ? p.zeros.data() : before, u, y);
+          if (y != nullptr) std::copy_n(example.has_no_output(s) ? p.zeros.data() : before, u, y);
           continue;
         }
         bias(op, io.w, row);
@@ -101,6 +102,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
           });
         if (y != nullptr) std::copy_n(row + slot(O::z_count) * u, u, y);
       }
+      std::copy_n(example.before(steps), slot(layer.results - 1) * u,
+                  io.y + n * layer.row() + layer.output().size());
     }
   }
 
@@ -111,15 +114,16 @@ struct Kernel<O, Reference<T>> : KernelTraits {
     double* const dw = p.sums.begin(io.dw);  // null if frozen
     for (std::size_t n = 0; n < io.step.count; ++n) {
       const Example example(op, io, n, p);
+      const T* const dy = io.dy + n * layer.row();
       std::fill(p.d.begin(), p.d.end(), T(0));  // of the states after the step, (states, u)
+      std::copy_n(dy + layer.output().size(), slot(layer.results - 1) * u, p.d.begin());
       for (std::size_t s = steps; s-- > 0;) {
         T* const row = example.row(s);
         const T *const before = example.before(s), *const h = before;
         const bool pads = example.is_padding(s);
-        if ((layer.return_sequences || s == steps - 1) && !(pads && layer.zero_output))
+        if ((layer.return_sequences || s == steps - 1) && !example.has_no_output(s))
           for (std::size_t j = 0; j < u; ++j)
-            p.d[j] +=
-                io.dy[(layer.return_sequences ? n * steps + layer.output_step(s) : n) * u + j];
+            p.d[j] += dy[(layer.return_sequences ? layer.output_step(s) * u : 0) + j];
         if (pads) {
           if (io.dx[0] != nullptr) std::fill_n(io.dx[0] + (n * steps + layer.time(s)) * f, f, T(0));
           continue;
@@ -174,6 +178,8 @@ struct Kernel<O, Reference<T>> : KernelTraits {
                 dw[bias_at(op, b, g, j)] += static_cast<double>((b == 0 ? dx_slot : dh_slot)[j]);
         }
       }
+      for (int k = 0; k < layer.operands - 1; ++k)
+        if (T* const to = io.dx[slot(k + 1)]) std::copy_n(p.d.data() + slot(k) * u, u, to + n * u);
     }
     p.sums.end(io.dw);
   }
@@ -218,21 +224,25 @@ struct Kernel<O, Reference<T>> : KernelTraits {
         : layer_(op.layer),
           masks_(op.layer, O::gates, io.step.training),
           mask_(p.masks.data()),
-          zeros_(p.zeros.data()),
+          initial_(p.initial.data()),
           x_(io.x[0] + n * layer_.steps() * layer_.features()),
-          valid_(layer_.masked ? io.x[1] + n * layer_.steps() : nullptr),
+          valid_(layer_.masked ? io.x[layer_.mask_operand()] + n * layer_.steps() : nullptr),
           rows_(reinterpret_cast<T*>(io.saved) + n * layer_.steps() * vectors * layer_.width()) {
       if (masks_) masks_.draw(io, n, p.masks.data());
+      const std::size_t u = layer_.width();
+      for (int k = 0; k < layer_.operands - 1; ++k)
+        std::copy_n(io.x[slot(k + 1)] + n * u, u, p.initial.data() + slot(k) * u);
     }
     const T* x(std::size_t s) const { return x_ + layer_.time(s) * layer_.features(); }
     bool is_padding(std::size_t s) const {
       return valid_ != nullptr && valid_[layer_.time(s)] == T(0);
     }
+    bool has_no_output(std::size_t s) const { return layer_.has_no_output(valid_, s); }
     /// The saved z and states of step s of the loop.
     T* row(std::size_t s) const { return rows_ + s * vectors * layer_.width(); }
-    /// The states before step s.
+    /// The states before step s; after the last one for the number of steps.
     const T* before(std::size_t s) const {
-      return s == 0 ? zeros_ : row(s - 1) + slot(O::z_count) * layer_.width();
+      return s == 0 ? initial_ : row(s - 1) + slot(O::z_count) * layer_.width();
     }
     T x_mask(int gate, std::size_t i) const {
       return masks_ ? mask_[(masks_.by_gate() ? slot(gate) * layer_.features() : 0) + i] : T(1);
@@ -245,7 +255,7 @@ struct Kernel<O, Reference<T>> : KernelTraits {
    private:
     const detail::RecurrentLayer& layer_;
     detail::RecurrentMasks masks_;
-    const T *mask_, *zeros_, *x_, *valid_;
+    const T *mask_, *initial_, *x_, *valid_;
     T* rows_;
   };
 };

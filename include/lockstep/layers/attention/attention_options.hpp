@@ -21,6 +21,10 @@ struct OutputShape {
 struct Causal {
   bool on = false;
 };
+/// Option `attention_mask`.
+struct AttentionMask {
+  bool on = true;
+};
 /// Option created by `sliding_window`.
 struct SlidingWindow {
   int size = 0;  ///< 0: none
@@ -40,6 +44,12 @@ constexpr ValueDim value_dim(int size) { return {size}; }
 constexpr OutputShape output_shape(int features) { return {features}; }
 /// A step attends to itself and the steps before it: Keras' call argument `use_causal_mask`.
 inline constexpr Causal causal{true};
+/// The last operand of the layer is a mask: Keras' call argument `attention_mask`. Query i attends to
+/// key j if element (i, j) of the example's mask is not 0, and no other mask excludes the pair.
+/// \code
+///   Let<"y", From<"x", "allowed">, MultiHeadAttention<8, 64, attention_mask>>  // allowed: (steps, steps)
+/// \endcode
+inline constexpr AttentionMask attention_mask{};
 /// A step attends to steps less than `size` away, itself included.
 constexpr SlidingWindow sliding_window(int size) { return {size > 0 ? size : -1}; }
 /// Rotates queries and keys by angles that grow with the step, after the projections, as in GPT-J and

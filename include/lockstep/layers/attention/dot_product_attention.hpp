@@ -27,7 +27,8 @@ struct AttentionRules {
 
 /// o[i, h] = sum over j of p[h, i, j] v[j, g], where p[h, i, j] = softmax over j of (q[i, h] . k[j,
 /// g]) / sqrt(key_dim) and g = floor(h kv_heads / heads): consecutive heads share keys and values.
-/// A pair (i, j) that a mask excludes has p = 0, and a row without any key has o = 0.
+/// A pair (i, j) that a mask excludes has p = 0, and a row without any key has o = 0. A row with keys
+/// whose scores are all -infinity has o = NaN, the softmax of such scores.
 ///
 /// In training with dropout, p[h, i, j] is 0 where a draw is below the rate, and otherwise divided by
 /// 1 - rate. The draw is word j % 4 of Philox block (floor(j / 4), h queries + i) of the stream
@@ -35,6 +36,7 @@ struct AttentionRules {
 struct DotProductAttentionOp {
   int queries = 1, keys = 1, heads = 1, kv_heads = 1, key_dim = 1, value_dim = 1;
   AttentionRules rules{};
+  bool masks_pairs = false;  ///< the call has an array of the pairs (i, j) that count
 
   /// The keys [first, last) that query i attends to, before the mask of the keys.
   struct Keys {
@@ -87,6 +89,8 @@ struct AttentionIo {
   const A* mask;
   /// (queries), 0 for a query that attends to no key; or null
   const A* query_mask;
+  /// (queries, keys), 0 for a pair that does not count; if `masks_pairs`
+  const A* pair_mask;
   A* o;  ///< (queries, heads, value_dim)
   /// (heads, queries): log of the sum of exp(score) over the row's keys; infinite if it has none
   T* log_sums;

@@ -20,7 +20,8 @@ struct GroupedQueryAttentionOp {
 
   constexpr Shape out() const { return in; }
   constexpr DotProductAttentionOp attention() const {
-    return {in[0], sources.value_of(in)[0], heads, kv_heads, head_dim, head_dim, rules};
+    return {in[0], sources.value_of(in)[0],   heads, kv_heads, head_dim, head_dim,
+            rules, sources.attention_mask > 1};
   }
   constexpr detail::AttentionProducts products() const {
     return detail::attention_products(in, sources, attention(), in[1], bias);
@@ -53,9 +54,10 @@ struct CheckGroupedQueryAttention {
   static_assert(KvHeads < 1 || Heads % KvHeads == 0,
                 "lockstep::GroupedQueryAttention: the number of query heads is not a multiple of "
                 "the number of key and value heads");
-  static_assert((is_attention_option<Options> && ...),
-                "lockstep::GroupedQueryAttention: an option is not supported; it accepts dropout, "
-                "causal, sliding_window, rotary, use_bias, initializers and regularizers");
+  static_assert(
+      (is_attention_option<Options> && ...),
+      "lockstep::GroupedQueryAttention: an option is not supported; it accepts dropout, "
+      "causal, attention_mask, sliding_window, rotary, use_bias, initializers and regularizers");
 };
 }  // namespace detail
 
@@ -63,45 +65,25 @@ struct CheckGroupedQueryAttention {
 /// size `HeadDim`, of which Heads / KvHeads consecutive ones share a head of keys and values. The
 /// shared heads are not copied.
 ///
-/// Options: ls::dropout (0), ls::causal, ls::sliding_window, ls::rotary, ls::no_bias, initializers
+/// Options: ls::dropout (0), ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary, ls::no_bias, initializers
 /// and regularizers of all kernels and biases. Input (steps, f), output (steps, f); parameters as those
 /// of MultiHeadAttention, with `KvHeads` heads in `key` and `value`.
 /// \code
 ///   GroupedQueryAttention<32, 8, 64, ls::causal, ls::rotary(), ls::no_bias>
 /// \endcode
 template <int Heads, int KvHeads, int HeadDim, auto... Options>
-struct GroupedQueryAttention {
+struct GroupedQueryAttention : detail::AttentionOperands<Options...> {
   static constexpr std::string_view name = "grouped_query_attention";
-  static constexpr bool supports_masking = true;
 
-  template <Shape In>
-  struct Requires {
-    static_assert(
-        In.rank == 2,
-        "lockstep::GroupedQueryAttention: the input is not (steps, features); put Reshape "
-        "or Embedding before it");
-  };
-  static constexpr bool accepts(Shape query) { return query.rank == 2; }
-  static constexpr bool accepts(Shape query, Shape value) {
-    return detail::accepts_sources(query, {2, value, {}});
-  }
-  static constexpr bool accepts(Shape query, Shape value, Shape key) {
-    return detail::accepts_sources(query, {3, value, key});
-  }
-  static constexpr GroupedQueryAttentionOp op(Shape in, AttentionSources sources = {}) {
+  template <std::same_as<Shape>... More>
+  static constexpr GroupedQueryAttentionOp op(Shape in, More... more) {
     return {in,
             Heads,
             KvHeads,
             HeadDim,
             detail::has_bias<Options...>(),
             detail::attention_rules<Options...>(),
-            sources};
-  }
-  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value) {
-    return op(query, AttentionSources{2, value, {}});
-  }
-  static constexpr GroupedQueryAttentionOp op(Shape query, Shape value, Shape key) {
-    return op(query, AttentionSources{3, value, key});
+            GroupedQueryAttention::sources(more...)};
   }
   template <class... Shapes>
   static constexpr std::array<Parameter, 8> parameters(Shapes... operands) {

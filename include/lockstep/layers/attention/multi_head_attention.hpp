@@ -20,7 +20,8 @@ struct MultiHeadAttentionOp {
 
   constexpr Shape out() const { return shape(in[0], outputs); }
   constexpr DotProductAttentionOp attention() const {
-    return {in[0], sources.value_of(in)[0], heads, heads, key_dim, value_dim, rules};
+    return {in[0], sources.value_of(in)[0],   heads, heads, key_dim, value_dim,
+            rules, sources.attention_mask > 1};
   }
   constexpr detail::AttentionProducts products() const {
     return detail::attention_products(in, sources, attention(), outputs, bias);
@@ -50,11 +51,11 @@ struct CheckMultiHeadAttention {
   static_assert(Heads > 0 && KeyDim > 0 && Values >= 0 && Outputs >= 0,
                 "lockstep::MultiHeadAttention: heads, key_dim, value_dim and output_shape must be "
                 "at least 1; write MultiHeadAttention<8, 64>");
-  static_assert(((is_attention_option<Options> || is_any_of<Options, ValueDim, OutputShape>) &&
-                 ...),
-                "lockstep::MultiHeadAttention: an option is not supported; it accepts value_dim, "
-                "output_shape, dropout, causal, sliding_window, rotary, use_bias, initializers and "
-                "regularizers");
+  static_assert(
+      ((is_attention_option<Options> || is_any_of<Options, ValueDim, OutputShape>) && ...),
+      "lockstep::MultiHeadAttention: an option is not supported; it accepts value_dim, "
+      "output_shape, dropout, causal, attention_mask, sliding_window, rotary, use_bias, initializers and "
+      "regularizers");
 };
 }  // namespace detail
 
@@ -62,10 +63,12 @@ struct CheckMultiHeadAttention {
 /// are divided by sqrt(KeyDim). In a Sequential a value attends to itself; in a Graph the layer has the
 /// operands (query, value) or (query, value, key), each (steps, features), with Keras' top-left causal
 /// mask if the steps differ. Masks of the operands exclude padded steps; a query that attends to no key
-/// has the bias of the output as result.
+/// has the bias of the output as result. With ls::attention_mask there is one more operand, the last
+/// one: (steps of the query, steps of the key), 0 for a pair that does not attend. It has no gradient,
+/// and holds for all heads.
 ///
 /// Options: ls::value_dim (KeyDim), ls::output_shape (the input's features), ls::dropout (0),
-/// ls::causal, ls::sliding_window, ls::rotary, ls::no_bias, initializers and regularizers of all
+/// ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary, ls::no_bias, initializers and regularizers of all
 /// kernels and biases. Input (steps, f), output (steps, output_shape). Parameters, with N heads of
 /// size H: `query/kernel` (f, N, H), `query/bias` (N, H), `key/...` and `value/...` alike,
 /// `attention_output/kernel` (N, value_dim, output_shape), `attention_output/bias` (output_shape).
@@ -78,25 +81,11 @@ struct CheckMultiHeadAttention {
 ///                                              ls::MultiHeadAttention<12, 64, ls::causal>>> {};
 /// \endcode
 template <int Heads, int KeyDim, auto... Options>
-struct MultiHeadAttention {
+struct MultiHeadAttention : detail::AttentionOperands<Options...> {
   static constexpr std::string_view name = "multi_head_attention";
-  static constexpr bool supports_masking = true;
 
-  template <Shape In>
-  struct Requires {
-    static_assert(
-        In.rank == 2,
-        "lockstep::MultiHeadAttention: the input is not (steps, features); put Reshape or "
-        "Embedding before it");
-  };
-  static constexpr bool accepts(Shape query) { return query.rank == 2; }
-  static constexpr bool accepts(Shape query, Shape value) {
-    return detail::accepts_sources(query, {2, value, {}});
-  }
-  static constexpr bool accepts(Shape query, Shape value, Shape key) {
-    return detail::accepts_sources(query, {3, value, key});
-  }
-  static constexpr MultiHeadAttentionOp op(Shape in, AttentionSources sources = {}) {
+  template <std::same_as<Shape>... More>
+  static constexpr MultiHeadAttentionOp op(Shape in, More... more) {
     const int values = detail::option<ValueDim, Options...>(ValueDim{}).value,
               outputs = detail::option<OutputShape, Options...>(OutputShape{}).value;
     return {in,
@@ -106,13 +95,7 @@ struct MultiHeadAttention {
             outputs > 0 ? outputs : in[1],
             detail::has_bias<Options...>(),
             detail::attention_rules<Options...>(),
-            sources};
-  }
-  static constexpr MultiHeadAttentionOp op(Shape query, Shape value) {
-    return op(query, AttentionSources{2, value, {}});
-  }
-  static constexpr MultiHeadAttentionOp op(Shape query, Shape value, Shape key) {
-    return op(query, AttentionSources{3, value, key});
+            MultiHeadAttention::sources(more...)};
   }
   template <class... Shapes>
   static constexpr std::array<Parameter, 8> parameters(Shapes... operands) {

@@ -27,15 +27,21 @@
 namespace lockstep {
 
 /// The operands of an attention layer in Keras' order: (query), (query, value) or (query, value, key).
-/// An operand that is left out is the one before it. Masks are operands after them.
+/// An operand that is left out is the one before it. Masks are operands after them: the layer's
+/// `attention_mask`, then those of padded steps.
 struct AttentionSources {
-  static constexpr std::string_view members = ".operands .value .key .query_mask .key_mask";
+  static constexpr std::string_view members =
+      ".operands .value .key .query_mask .key_mask ?attention_mask";
   int operands = 1;
   Shape value{}, key{};                      ///< (steps, features) of the operands after the query
   std::size_t query_mask = 0, key_mask = 0;  ///< operands; 0: none
+  int attention_mask = 1;                    ///< number of the operand, from 1; 1: none
 
   constexpr std::size_t value_operand() const { return operands > 1 ? 1 : 0; }
   constexpr std::size_t key_operand() const { return static_cast<std::size_t>(operands - 1); }
+  constexpr std::size_t mask_operand() const {
+    return static_cast<std::size_t>(attention_mask - 1);
+  }
   constexpr Shape value_of(Shape query) const { return operands > 1 ? value : query; }
   constexpr Shape key_of(Shape query) const { return operands > 2 ? key : value_of(query); }
   bool operator==(const AttentionSources&) const = default;
@@ -243,6 +249,7 @@ struct ProjectedAttention : KernelTraits {
             v.v,
             mask(op.sources.key_mask),
             mask(op.sources.query_mask),
+            mask(op.sources.mask_operand()),
             v.o,
             v.log_sums,
             io.scratch,
@@ -313,15 +320,60 @@ constexpr AttentionRules attention_rules() {
 /// Whether O is an option of every attention layer.
 template <class O>
 inline constexpr bool is_attention_option =
-    is_any_of<O, UseBias, DropoutWithin, Causal, SlidingWindow, Rotary> ||
+    is_any_of<O, UseBias, DropoutWithin, Causal, AttentionMask, SlidingWindow, Rotary> ||
     is_kernel_initializer<O> || is_bias_initializer<O> || is_kernel_regularizer<O> ||
     is_bias_regularizer<O>;
 
-/// Whether the operands are (steps, features), and keys and values have as many steps.
-constexpr bool accepts_sources(Shape query, const AttentionSources& sources) {
-  const Shape value = sources.value_of(query), key = sources.key_of(query);
-  return query.rank == 2 && value.rank == 2 && key.rank == 2 && value[0] == key[0];
-}
+/// Base of the attention layers: their operands.
+template <auto... Options>
+struct AttentionOperands {
+  static constexpr bool supports_masking = true;
+  static constexpr bool has_mask = option<AttentionMask, Options...>({false}).on;
+
+  template <Shape In>
+  struct Requires {
+    static_assert(In.rank == 2,
+                  "lockstep::Attention: the input is not (steps, features); put Reshape or "
+                  "Embedding before it");
+    static_assert(
+        In.rank != 2 || !has_mask,
+        "lockstep::Attention: with ls::attention_mask the mask is the last "
+        "operand; write Let<name, From<\"x\", \"mask\">, MultiHeadAttention<...>> in a Graph");
+  };
+  template <Shape, Shape>
+  struct RequiresOperands {
+    static_assert(
+        has_mask && false,
+        "lockstep::Attention: the operands do not fit; query, value and key are (steps, "
+        "features), value and key have as many steps, and with ls::attention_mask the last operand "
+        "is the mask (steps of the query, steps of the key)");
+  };
+  template <std::same_as<Shape>... More>
+    requires(sizeof...(More) <= (has_mask ? 3 : 2))
+  static constexpr bool accepts(Shape query, More... more) {
+    const std::array<Shape, 4> operands{query, more...};
+    const AttentionSources s = sources(more...);
+    const Shape value = s.value_of(query), key = s.key_of(query);
+    return query.rank == 2 && value.rank == 2 && key.rank == 2 && value[0] == key[0] &&
+           (!has_mask ||
+            (s.attention_mask > 1 && operands[s.mask_operand()] == shape(query[0], key[0])));
+  }
+
+ protected:
+  /// From the shapes of the operands after the query.
+  template <std::same_as<Shape>... More>
+  static constexpr AttentionSources sources(More... more) {
+    const std::array<Shape, 4> given{more...};
+    constexpr int count = 1 + static_cast<int>(sizeof...(More)),
+                  operands = has_mask && count > 1 ? count - 1 : count;
+    return {operands,
+            operands > 1 ? given[0] : Shape{},
+            operands > 2 ? given[1] : Shape{},
+            0,
+            0,
+            has_mask ? count : 1};
+  }
+};
 
 /// Checks what all attention layers have in common.
 template <AttentionRules Rules, int KeyDim>

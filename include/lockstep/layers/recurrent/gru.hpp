@@ -25,7 +25,8 @@ struct GRUOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
-  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
+  constexpr bool has_gradient(std::size_t operand) const { return layer.has_gradient(operand); }
+  constexpr void read_masks(std::size_t of_steps, std::size_t) { layer.masked = of_steps > 0; }
   bool operator==(const GRUOp&) const = default;
 
   /// The gates, and in z[3] the state times the reset gate, before its product with `factor`, the
@@ -101,7 +102,7 @@ constexpr ResetAfter reset_after(bool on) { return {on}; }
 /// Keras' GRU (Cho et al., 2014). Input (steps, features), output (Units), or (steps, Units) with
 /// ls::return_sequences; parameters `kernel` (features, 3 Units), `recurrent_kernel` (Units, 3
 /// Units) and `bias` (2, 3 Units), or (3 Units) with ls::reset_after(false). Options:
-/// ls::return_sequences, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
+/// ls::return_sequences, ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
 /// ls::recurrent_activation (sigmoid), ls::no_bias, ls::reset_after(false), initializers,
 /// regularizers.
 /// \code
@@ -109,25 +110,22 @@ constexpr ResetAfter reset_after(bool on) { return {on}; }
 ///                               ls::Dense<1>> {};
 /// \endcode
 template <int Units, auto... Options>
-struct GRU : detail::RecurrentLayerOf<Units, Options...> {
+struct GRU : detail::RecurrentLayerOf<1, Units, Options...> {
   static constexpr std::string_view name = "gru";
   static constexpr bool resets_after = detail::option<ResetAfter, Options...>({}).on;
   using Cell = GRUOp<resets_after, detail::ActivationOpOf<Options...>,
                      detail::RecurrentActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr Cell op(Shape in, More...) {
     return {GRU::layer(in), detail::activation_op<Options...>(),
             detail::recurrent_activation_op<Options...>()};
   }
-  static constexpr Cell op(Shape in, Shape) {
-    return {GRU::masked(in), detail::activation_op<Options...>(),
-            detail::recurrent_activation_op<Options...>()};
-  }
-  static constexpr std::array<Parameter, 3> parameters(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr std::array<Parameter, 3> parameters(Shape in, More...) {
     return GRU::parameters_of(in, 3, resets_after ? shape(2, 3 * Units) : shape(3 * Units),
                               &detail::initialize<zeros>);
   }
-  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<true, ResetAfter,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

@@ -23,7 +23,8 @@ struct LSTMOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
-  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
+  constexpr bool has_gradient(std::size_t operand) const { return layer.has_gradient(operand); }
+  constexpr void read_masks(std::size_t of_steps, std::size_t) { layer.masked = of_steps > 0; }
   bool operator==(const LSTMOp&) const = default;
 
   /// `z`: the sums, then what backward takes. `state`: h and c before the step, then after it.
@@ -90,7 +91,7 @@ void initialize_forget_bias(Philox& g, const Shape& all, Fans fans, std::span<do
 /// Keras' LSTM (Hochreiter and Schmidhuber, 1997). Input (steps, features), output (Units), or
 /// (steps, Units) with ls::return_sequences; parameters `kernel` (features, 4 Units),
 /// `recurrent_kernel` (Units, 4 Units) and `bias` (4 Units). Options: ls::return_sequences,
-/// ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
+/// ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
 /// ls::recurrent_activation (sigmoid), ls::no_bias, ls::unit_forget_bias(false), initializers,
 /// regularizers.
 /// \code
@@ -98,20 +99,18 @@ void initialize_forget_bias(Philox& g, const Shape& all, Fans fans, std::span<do
 ///                               ls::LSTM<64, ls::dropout(0.2)>, ls::Dense<1, ls::sigmoid>> {};
 /// \endcode
 template <int Units, auto... Options>
-struct LSTM : detail::RecurrentLayerOf<Units, Options...> {
+struct LSTM : detail::RecurrentLayerOf<2, Units, Options...> {
   static constexpr std::string_view name = "lstm";
   using Cell =
       LSTMOp<detail::ActivationOpOf<Options...>, detail::RecurrentActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr Cell op(Shape in, More...) {
     return {LSTM::layer(in), detail::activation_op<Options...>(),
             detail::recurrent_activation_op<Options...>()};
   }
-  static constexpr Cell op(Shape in, Shape) {
-    return {LSTM::masked(in), detail::activation_op<Options...>(),
-            detail::recurrent_activation_op<Options...>()};
-  }
-  static constexpr std::array<Parameter, 3> parameters(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr std::array<Parameter, 3> parameters(Shape in, More...) {
     constexpr Initializer given =
         detail::bias_initializer_of<Options...>(&detail::initialize<zeros>);
     auto all = LSTM::parameters_of(in, 4, shape(4 * Units), given);
@@ -119,7 +118,6 @@ struct LSTM : detail::RecurrentLayerOf<Units, Options...> {
       all[2].initializer = &detail::initialize_forget_bias<given>;
     return all;
   }
-  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<true, UnitForgetBias,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
 
+#include "lockstep/core/row_part.hpp"
 #include "lockstep/layers/activation_option.hpp"
 #include "lockstep/layers/affine.hpp"
 #include "lockstep/layers/named_rules.hpp"
@@ -32,6 +36,30 @@ struct ZeroOutputForMask {
 };
 /// The output of a padded step is 0, not that of the step before.
 inline constexpr ZeroOutputForMask zero_output_for_mask{};
+
+/// Option `return_state`.
+struct ReturnState {
+  bool on = true;
+};
+/// The layer has its states after the last step as further results: Keras' `return_state`. In a Graph
+/// they are "r/h" and, of an LSTM, "r/c", each (units); "r" is the result without the option. A
+/// padded last step leaves them as they are. As a layer of a Sequential it has one row with all.
+/// \code
+///   Let<"r", From<"x">, LSTM<64, return_state>>, Let<"y", From<"r/h", "r/c">, Concatenate>
+/// \endcode
+inline constexpr ReturnState return_state{};
+
+/// Option `initial_state`.
+struct InitialState {
+  bool on = true;
+};
+/// The operands after the input are the states before the first step, each (units): h and, of an
+/// LSTM, c. Keras' call argument `initial_state`. Without it they are 0.
+/// \code
+///   Let<"e", From<"source">, LSTM<64, return_state>>,
+///   Let<"d", From<"target", "e/h", "e/c">, LSTM<64, return_sequences, initial_state>>
+/// \endcode
+inline constexpr InitialState initial_state{};
 
 /// Option created by `recurrent_dropout`.
 struct RecurrentDropout {
@@ -80,16 +108,35 @@ namespace detail {
 struct RecurrentLayer {
   static constexpr std::string_view members =
       "in units use_bias return_sequences go_backwards dropout recurrent_dropout "
-      ".zero_output_for_mask .masked ?output_order";
+      ".zero_output_for_mask .masked ?output_order ?results ?operands";
   Shape in;  // (steps, features)
   int units = 1;
   bool bias = true, return_sequences = false, go_backwards = false;
   float dropout = 0, recurrent_dropout = 0;
   bool zero_output = false;  // padded steps of the output are 0
-  bool masked = false;       // the second operand is a mask
+  bool masked = false;       // the operand after the others is a mask
   int output_order = 1;      // -1: goes backwards, but returns the steps in the order of the input
+  int results = 1;           // the steps or the last one, then the states that are returned
+  int operands = 1;          // the input, then the initial states
 
-  constexpr Shape out() const { return return_sequences ? shape(in[0], units) : shape(units); }
+  /// The first result. If there are several, they are a row in which the states come last.
+  constexpr Shape output() const { return return_sequences ? shape(in[0], units) : shape(units); }
+  constexpr Shape out() const { return results > 1 ? shape(static_cast<int>(row())) : output(); }
+  constexpr std::size_t row() const {
+    return output().size() + static_cast<std::size_t>(results - 1) * width();
+  }
+  constexpr std::size_t mask_operand() const { return static_cast<std::size_t>(operands); }
+  constexpr bool has_gradient(std::size_t operand) const { return operand < mask_operand(); }
+  constexpr bool starts_at_zero() const { return operands == 1; }
+  /// Whether the output of step s of the loop is 0: at a padded step with `zero_output`, and before the
+  /// first step that counts, whatever the initial state is. `mask` (steps) is that of the example.
+  template <class A>
+  constexpr bool has_no_output(const A* mask, std::size_t s) const {
+    if (mask == nullptr || mask[time(s)] != A(0.0f)) return false;
+    if (zero_output) return true;
+    while (s > 0 && mask[time(s - 1)] == A(0.0f)) --s;
+    return s == 0;
+  }
   constexpr std::size_t steps() const { return static_cast<std::size_t>(in[0]); }
   constexpr std::size_t features() const { return static_cast<std::size_t>(in[1]); }
   constexpr std::size_t width() const { return static_cast<std::size_t>(units); }
@@ -108,6 +155,7 @@ struct RecurrentLayer {
 
 /// Whether O is the op of a recurrent layer. Kernels know from it:
 ///
+/// - `read_masks`: there is a mask of the steps
 /// - `gates`, in the order of the kernel's columns; `states`, h and, in an LSTM, c
 /// - `z_count`: sums of products for each unit; gate g of the kernel adds to slot g, gate g of the
 ///   recurrent kernel to slot_of(g)
@@ -152,7 +200,8 @@ template <class O>
 inline constexpr bool is_recurrent_option =
     is_affine_option<O> || is_rule_for<O, RecurrentInitializer> ||
     is_rule_for<O, RecurrentRegularizer> ||
-    is_any_of<O, ReturnSequences, GoBackwards, ZeroOutputForMask, DropoutWithin, RecurrentDropout>;
+    is_any_of<O, ReturnSequences, ReturnState, InitialState, GoBackwards, ZeroOutputForMask,
+              DropoutWithin, RecurrentDropout>;
 template <class O>
 inline constexpr bool is_recurrent_activation = false;
 template <class L>
@@ -200,12 +249,13 @@ struct CheckRecurrent {
 /// `Own`: the option of this layer only.
 template <bool HasGates, class Own, class... Options>
 struct CheckRecurrentOptions {
-  static_assert(((is_recurrent_option<Options> || std::is_same_v<Options, Own> ||
-                  (HasGates && is_recurrent_activation<Options>)) &&
-                 ...),
-                "lockstep::Recurrent: an option is not supported; it accepts return_sequences, "
-                "go_backwards, dropout, recurrent_dropout, activations, use_bias, initializers and "
-                "regularizers, LSTM also unit_forget_bias, GRU reset_after");
+  static_assert(
+      ((is_recurrent_option<Options> || std::is_same_v<Options, Own> ||
+        (HasGates && is_recurrent_activation<Options>)) &&
+       ...),
+      "lockstep::Recurrent: an option is not supported; it accepts return_sequences, "
+      "return_state, initial_state, go_backwards, dropout, recurrent_dropout, activations, use_bias, initializers and "
+      "regularizers, LSTM also unit_forget_bias, GRU reset_after");
 };
 template <class... Ops>
 struct CheckRecurrentActivations {
@@ -214,20 +264,47 @@ struct CheckRecurrentActivations {
                 "this one");
 };
 
-/// Base of the recurrent layers: all but the op and the parameters.
-template <int Units, auto... Options>
+/// Names of the states, in the order of Keras.
+inline constexpr std::string_view state_names[]{"h", "c"};
+
+/// Base of the recurrent layers with `States` states: all but the op and the parameters.
+template <int States, int Units, auto... Options>
 struct RecurrentLayerOf {
+  static constexpr bool returns_state = option<ReturnState, Options...>({false}).on;
+  static constexpr bool has_initial_state = option<InitialState, Options...>({false}).on;
+
   template <Shape In>
   struct Requires {
     static_assert(In.rank == 2,
                   "lockstep::Recurrent: the input does not have steps and features; put "
                   "Reshape<ls::shape(steps, features)> before it");
+    static_assert(In.rank != 2 || !has_initial_state,
+                  "lockstep::Recurrent: with ls::initial_state the states are operands after the "
+                  "input; write Let<name, From<\"x\", \"h\">, GRU<...>> in a Graph, for an LSTM "
+                  "From<\"x\", \"h\", \"c\">");
   };
-  static constexpr bool accepts(Shape in) { return in.rank == 2; }
-  static constexpr bool accepts(Shape in, Shape mask) {
-    return accepts(in) && mask == shape(in[0]);
+  template <Shape, Shape>
+  struct RequiresOperands {
+    static_assert(
+        States < 0,
+        "lockstep::Recurrent: the operands do not fit; the input is (steps, features), and "
+        "each initial state has as many elements as the layer has units");
+  };
+  template <std::same_as<Shape>... More>
+    requires(sizeof...(More) == 0 || (has_initial_state && sizeof...(More) == States))
+  static constexpr bool accepts(Shape in, More... initial) {
+    return in.rank == 2 && (sizeof...(More) > 0) == has_initial_state &&
+           ((initial == shape(Units)) && ...);
   }
-  static constexpr bool reads_mask = true;
+  /// The steps or the last one, then the states.
+  template <std::same_as<Shape>... More>
+    requires(returns_state)
+  static constexpr std::array<RowPart, States + 1> results(Shape in, More...) {
+    std::array<RowPart, States + 1> parts{RowPart{"", layer(in).output(), 0}};
+    for (std::size_t k = 0; k < std::size_t{States}; ++k)
+      parts[k + 1] = {state_names[k], shape(Units), parts[k].offset + parts[k].shape.size()};
+    return parts;
+  }
   static constexpr bool supports_masking = option<ReturnSequences, Options...>({false}).on;
 
  protected:
@@ -241,12 +318,11 @@ struct RecurrentLayerOf {
             option<GoBackwards, Options...>({false}).on,
             dropped.rate.value,
             state_dropped.rate.value,
-            option<ZeroOutputForMask, Options...>({false}).on};
-  }
-  static constexpr RecurrentLayer masked(Shape in) {
-    RecurrentLayer with = layer(in);
-    with.masked = true;
-    return with;
+            option<ZeroOutputForMask, Options...>({false}).on,
+            false,
+            1,
+            returns_state ? States + 1 : 1,
+            has_initial_state ? States + 1 : 1};
   }
   /// The parameters of `gates` gates; `bias` is the default initializer of a bias of this shape.
   static constexpr std::array<Parameter, 3> parameters_of(Shape in, int gates, Shape bias_shape,

@@ -21,7 +21,8 @@ struct SimpleRNNOp {
   constexpr Shape out() const { return layer.out(); }
   constexpr std::size_t weights() const { return detail::recurrent_weights(*this); }
   constexpr double flops() const { return layer.flops(gates); }
-  constexpr bool has_gradient(std::size_t operand) const { return operand == 0; }
+  constexpr bool has_gradient(std::size_t operand) const { return layer.has_gradient(operand); }
+  constexpr void read_masks(std::size_t of_steps, std::size_t) { layer.masked = of_steps > 0; }
   bool operator==(const SimpleRNNOp&) const = default;
 
   /// `z`: the sum, then what backward takes. `state`: h before the step, then after it.
@@ -45,26 +46,24 @@ struct SimpleRNNOp {
 
 /// Keras' SimpleRNN. Input (steps, features), output (Units), or (steps, Units) with
 /// ls::return_sequences; parameters `kernel` (features, Units), `recurrent_kernel` (Units, Units) and
-/// `bias` (Units). Options: ls::return_sequences, ls::go_backwards, ls::dropout,
+/// `bias` (Units). Options: ls::return_sequences, ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout,
 /// ls::recurrent_dropout, an activation (tanh), ls::no_bias, initializers, regularizers.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<30, 4>, ls::SimpleRNN<16>, ls::Dense<1>> {};
 /// \endcode
 template <int Units, auto... Options>
-struct SimpleRNN : detail::RecurrentLayerOf<Units, Options...> {
+struct SimpleRNN : detail::RecurrentLayerOf<1, Units, Options...> {
   static constexpr std::string_view name = "simple_rnn";
   using Cell = SimpleRNNOp<detail::ActivationOpOf<Options...>>;
 
-  static constexpr Cell op(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr Cell op(Shape in, More...) {
     return {SimpleRNN::layer(in), detail::activation_op<Options...>()};
   }
-  static constexpr Cell op(Shape in, Shape) {
-    return {SimpleRNN::masked(in), detail::activation_op<Options...>()};
-  }
-  static constexpr std::array<Parameter, 3> parameters(Shape in) {
+  template <std::same_as<Shape>... More>
+  static constexpr std::array<Parameter, 3> parameters(Shape in, More...) {
     return SimpleRNN::parameters_of(in, 1, shape(Units), &detail::initialize<zeros>);
   }
-  static constexpr std::array<Parameter, 3> parameters(Shape in, Shape) { return parameters(in); }
 
   static_assert(sizeof(detail::CheckRecurrentOptions<false, void,
                                                      std::remove_cvref_t<decltype(Options)>...>) >

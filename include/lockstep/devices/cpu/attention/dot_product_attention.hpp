@@ -190,6 +190,7 @@ class AttentionBlocks {
     k_turned_ = add(key_size_ * keys_);
     excluded_ = add(keys_);
     scores_ = add(block * block);
+    excluded_pairs_ = add(op.masks_pairs ? block * block : 0);
     factors_ = add(op.rules.dropout > 0 ? block * block : 0);
     packed_ = add(block * std::max(key_size_, value_size_));
     q_ = add(block * key_size_);
@@ -336,7 +337,34 @@ class AttentionBlocks {
                end = static_cast<std::size_t>(keys.last);
     return {std::clamp(begin, first, first + count) - first,
             std::clamp(end, first, first + count) - first, count,
-            io.mask == nullptr ? nullptr : head.scratch + excluded_ + first};
+            op.masks_pairs       ? excluded_pairs(op, io, head, query, first, count)
+            : io.mask == nullptr ? nullptr
+                                 : head.scratch + excluded_ + first};
+  }
+  /// Writes which of `count` keys from `first` a mask excludes for the query, and returns it. Floats
+  /// after the last key stay as they are.
+  const float* excluded_pairs(const Op& op, const Operands& io, const Head& head, std::size_t query,
+                              std::size_t first, std::size_t count) const {
+    const auto keys = static_cast<std::size_t>(op.keys),
+               queries = static_cast<std::size_t>(op.queries);
+    const A* const mask = io.pair_mask + (head.example * queries + query) * keys + first;
+    const float* const excluded = head.scratch + excluded_ + first;
+    float* const to = head.scratch + excluded_pairs_ + query % block * block;
+    for (std::size_t j = 0; j < std::min(count, keys - first); ++j)
+      to[j] = static_cast<float>(mask[j]) == 0.0f || (io.mask != nullptr && excluded[j] != 0.0f)
+                  ? 1.0f
+                  : 0.0f;
+    return to;
+  }
+  /// Whether the query attends to any key.
+  bool has_keys(const Op& op, const Operands& io, const Head& head, std::size_t query) const {
+    for (std::size_t first = 0; first < static_cast<std::size_t>(op.keys); first += block) {
+      const AttentionRow row = row_of(op, io, head, query, first,
+                                      std::min(block, static_cast<std::size_t>(op.keys) - first));
+      for (std::size_t j = row.first; j < row.last; ++j)
+        if (row.excluded == nullptr || row.excluded[j] == 0.0f) return true;
+    }
+    return false;
   }
 
   /// Calls each(Queries) for the blocks of queries of all heads that read this one.
@@ -398,15 +426,16 @@ class AttentionBlocks {
       });
       float* const log_sums = log_sums_of(op, io, head, b);
       for (std::size_t i = 0; i < b.count; ++i) {
-        const bool has_keys = !(sum[i] == 0);  // also for NaN
-        log_sums[i] = has_keys
+        // The sum is NaN if a score is, and 0 for scores of -infinity alone, whose softmax is NaN.
+        const bool attends = !(sum[i] == 0) || has_keys(op, io, head, b.first + i);
+        log_sums[i] = attends
                           ? static_cast<float>(static_cast<double>(maximum[i]) + std::log(sum[i]))
                           : std::numeric_limits<float>::infinity();
         HeadRows<A> to = queries_of(op, io.o, head, b, op.value_dim);
         to.at += i * to.row;
         to.count = 1;
         unpack_rows(o + i * value_size_, value_size_,
-                    has_keys ? static_cast<float>(1 / sum[i]) : 0.0f, to);
+                    attends ? static_cast<float>(1 / sum[i]) : 0.0f, to);
       }
     });
   }
@@ -467,8 +496,9 @@ class AttentionBlocks {
   std::size_t keys_, key_size_, value_size_;  // padded to whole vectors
   Rotation<float> rotation_;
   std::size_t floats_ = 0;  // of each thread's scratch memory, in which these are offsets
-  std::size_t k_turned_ = 0, k_ = 0, v_turned_ = 0, v_ = 0, dk_ = 0, excluded_ = 0, scores_ = 0,
-              d_probs_ = 0, factors_ = 0, packed_ = 0, q_ = 0, dq_ = 0, o_ = 0;
+  std::size_t k_turned_ = 0, k_ = 0, v_turned_ = 0, v_ = 0, dk_ = 0, excluded_ = 0,
+              excluded_pairs_ = 0, scores_ = 0, d_probs_ = 0, factors_ = 0, packed_ = 0, q_ = 0,
+              dq_ = 0, o_ = 0;
 };
 
 }  // namespace detail

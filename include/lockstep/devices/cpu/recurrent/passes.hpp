@@ -44,7 +44,10 @@ class RecurrentCalls {
     const Sizes s(op);
     const std::size_t most_masks = op.layer.matrices(O::gates) / s.u;
     const std::size_t forward = rows_ * (s.f + (z_count + states + 1) * s.p + most_masks),
-                      backward = rows_ * ((z_count + states + 1) * s.p + 2 * s.fp + most_masks),
+                      backward =
+                          rows_ *
+                          ((z_count + (op.layer.starts_at_zero() ? 1 : 2) * states + 1) * s.p +
+                           2 * s.fp + most_masks),
                       weights = chunk * (s.f + s.u + 2 + panel_columns) + most_masks;
     per_thread_ = saves_ ? std::max({forward, backward, weights}) : forward;
     const std::size_t forward_shared =
@@ -181,7 +184,7 @@ class RecurrentCalls {
                  *const masked_h = h + rows * states * s.p;
     BlockMasks masks(op, io);
     masks.draw(io, block, masked_h + rows * s.p);
-    std::fill_n(h, rows * states * s.p, 0.0f);
+    load_initial_states(op, io, block, h);
     for (std::size_t step = 0; step < s.steps; ++step) {
       const A* const in = io.x[0] + (block.first * s.steps + op.layer.time(step)) * s.f;
       for (std::size_t k = 0; k < g; ++k) {
@@ -210,20 +213,40 @@ class RecurrentCalls {
       cell_pass(op, rows, z, bias, h, unpadded, save);
       if (op.layer.return_sequences || step == s.steps - 1)
         for (std::size_t r = 0; r < rows; ++r) {
-          const std::size_t n = block.first + r;
-          A* const y =
-              io.y +
-              (op.layer.return_sequences ? n * s.steps + op.layer.output_step(step) : n) * s.u;
-          const bool is_zero = op.layer.zero_output && is_padding(unpadded, r, s.steps);
+          A* const y = io.y + (block.first + r) * op.layer.row() +
+                       (op.layer.return_sequences ? op.layer.output_step(step) * s.u : 0);
+          const bool is_zero = op.layer.has_no_output(mask_of(op, io, block.first + r), step);
           for (std::size_t j = 0; j < s.u; ++j) y[j] = A(is_zero ? 0.0f : h[r * s.p + j]);
         }
     }
+    for (std::size_t r = 0; r < rows; ++r) {
+      A* to = io.y + (block.first + r) * op.layer.row() + op.layer.output().size();
+      for (std::size_t k = 0; k + 1 < results(op); ++k)
+        for (std::size_t j = 0; j < s.u; ++j) *to++ = A(h[(k * rows + r) * s.p + j]);
+    }
+  }
+  /// The mask of an example; null without one.
+  static const A* mask_of(const O& op, const Io<D>& io, std::size_t n) {
+    return op.layer.masked ? io.x[op.layer.mask_operand()] + n * op.layer.steps() : nullptr;
+  }
+  static std::size_t results(const O& op) { return static_cast<std::size_t>(op.layer.results); }
+  static std::size_t operands(const O& op) { return static_cast<std::size_t>(op.layer.operands); }
+  /// to (states, rows, p) = the states before the first step, padded with zeros.
+  static void load_initial_states(const O& op, const Io<D>& io, Slice block, float* to) {
+    const Sizes s(op);
+    std::fill_n(to, block.count * states * s.p, 0.0f);
+    for (std::size_t k = 1; k < operands(op); ++k)
+      for (std::size_t r = 0; r < block.count; ++r) {
+        const A* const from = io.x[k] + (block.first + r) * s.u;
+        for (std::size_t j = 0; j < s.u; ++j)
+          to[((k - 1) * block.count + r) * s.p + j] = static_cast<float>(from[j]);
+      }
   }
 
   /// The mask of a step of the block's examples, `steps` apart; null without a mask.
   static const A* unpadded_steps(const O& op, const Io<D>& io, Slice block, std::size_t step) {
-    return op.layer.masked ? io.x[1] + block.first * op.layer.steps() + op.layer.time(step)
-                           : nullptr;
+    const A* const mask = mask_of(op, io, block.first);
+    return mask != nullptr ? mask + op.layer.time(step) : nullptr;
   }
   static bool is_padding(const A* unpadded, std::size_t row, std::size_t steps) {
     return unpadded != nullptr && unpadded[row * steps] == A(0.0f);
@@ -303,25 +326,33 @@ class RecurrentCalls {
     const std::size_t rows = block.count;
     float *const d = own, *const dz = d + rows * states * s.p,
                  *const dh = dz + rows * z_count * s.p, *const dx = dh + rows * s.p,
-                 *const part = dx + rows * s.fp;
+                 *const part = dx + rows * s.fp, *const initial = part + rows * s.fp,
+                 *const drawn = initial + (op.layer.starts_at_zero() ? 0 : rows * states * s.p);
     BlockMasks masks(op, io);
-    masks.draw(io, block, part + rows * s.fp);
+    masks.draw(io, block, drawn);
+    if (!op.layer.starts_at_zero()) load_initial_states(op, io, block, initial);
     std::fill_n(d, rows * states * s.p, 0.0f);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const A* from = io.dy + (block.first + r) * op.layer.row() + op.layer.output().size();
+      for (std::size_t k = 0; k + 1 < results(op); ++k)
+        for (std::size_t j = 0; j < s.u; ++j)
+          d[(k * rows + r) * s.p + j] = static_cast<float>(*from++);
+    }
     for (std::size_t step = s.steps; step-- > 0;) {
       float* const save = saved(io) + (block.first * s.steps + step) * s.row;
       const bool sequences = op.layer.return_sequences;
-      const A* const dy = sequences
-                              ? io.dy + (block.first * s.steps + op.layer.output_step(step)) * s.u
-                          : step == s.steps - 1 ? io.dy + block.first * s.u
-                                                : nullptr;
-      cell_backward_pass(op, rows, save, step == 0, dy, sequences ? s.steps * s.u : s.u,
-                         unpadded_steps(op, io, block, step), d, dz);
+      const A* const dy = sequences || step == s.steps - 1
+                              ? io.dy + block.first * op.layer.row() +
+                                    (sequences ? op.layer.output_step(step) * s.u : 0)
+                              : nullptr;
+      const Before before{step == 0, op.layer.starts_at_zero() ? nullptr : initial};
+      cell_backward_pass(op, io, block, step, save, before, dy, d, dz);
       if constexpr (O::resets_before) {
         multiply_panels(rows, s.u, s.u, {dz + 2 * s.p, z_count * s.p, 1},
                         recurrent + 2 * panels_size(s.u, s.u), dh, s.p, false);
-        reset_backward_pass(op, rows, save, step == 0, dh, masks, d, dz);
+        reset_backward_pass(op, rows, save, before, dh, masks, d, dz);
       }
-      for (std::size_t k = 0; k < g && step > 0; ++k) {
+      for (std::size_t k = 0; k < g && (step > 0 || !op.layer.starts_at_zero()); ++k) {
         if (O::resets_before && k == 2) break;
         const float* const mask = masks.of_h(op, k);
         multiply_panels(rows, s.u, s.u, {dz + slot_of(k) * s.p, z_count * s.p, 1},
@@ -344,6 +375,12 @@ class RecurrentCalls {
           to[i] = A(dx[r * s.fp + i] * (mask ? mask[r * masks.size() + i] : 1.0f));
       }
     }
+    for (std::size_t k = 1; k < operands(op); ++k) {
+      if (io.dx[k] == nullptr) continue;
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t j = 0; j < s.u; ++j)
+          io.dx[k][(block.first + r) * s.u + j] = A(d[((k - 1) * rows + r) * s.p + j]);
+    }
   }
 
   /// to += from times the mask; rows of both are `row` floats apart.
@@ -354,29 +391,51 @@ class RecurrentCalls {
         to[r * row + i] += from[r * row + i] * mask[r * mask_row + i];
   }
 
+  /// Where the states before a step are: saved by the step before it, or before the first one
+  /// `initial` (states, rows, p), null for zeros.
+  struct Before {
+    bool is_first;
+    const float* initial;
+
+    /// v = state k of row r from unit j on; `save` is where the step's sums are for the row and unit.
+    template <class V>
+    [[gnu::always_inline, gnu::no_instrument_function]] void load_state(
+        V& v, const float* save, const Sizes& s, std::size_t k, std::size_t rows, std::size_t r,
+        std::size_t j) const {
+      v = V{};
+      if (!is_first)
+        load(v, save - s.row + (z_count + k) * s.p);
+      else if (initial != nullptr)
+        load(v, initial + (k * rows + r) * s.p + j);
+    }
+  };
+
   /// The gradients of a step's sums, which replace what forward saved, and those of the states before
   /// it without the products, in d.
-  static void cell_backward_pass(const O& op, std::size_t rows, float* save, bool is_first,
-                                 const A* dy, std::size_t dy_row, const A* unpadded, float* d,
+  static void cell_backward_pass(const O& op, const Io<D>& io, Slice block, std::size_t step,
+                                 float* save, const Before& of_step, const A* dy, float* d,
                                  float* dz) {
     const Sizes s(op);
+    const std::size_t rows = block.count;
+    const A* const unpadded = unpadded_steps(op, io, block, step);
     run_with_any_vectors<A>([&](auto bytes) __attribute__((always_inline, no_instrument_function)) {
       using V = Lanes<float, bytes.value>;
       const auto f = cell_activations<LaneActivation>(op);
       for (std::size_t r = 0; r < rows; ++r) {
-        const bool pads = is_padding(unpadded, r, s.steps);
+        const bool pads = is_padding(unpadded, r, s.steps),
+                   has_output = dy != nullptr &&
+                                !op.layer.has_no_output(mask_of(op, io, block.first + r), step);
         for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
           float* const at = save + r * s.steps * s.row + j;
           V sum[z_count], before[states], after[states], gradient[states], more;
           for (std::size_t k = 0; k < z_count; ++k) load(sum[k], at + k * s.p);
           for (std::size_t k = 0; k < states; ++k) {
-            before[k] = V{};
-            if (!is_first) load(before[k], at - s.row + (z_count + k) * s.p);
+            of_step.load_state(before[k], at, s, k, rows, r, j);
             load(after[k], at + (z_count + k) * s.p);
             load(gradient[k], d + (k * rows + r) * s.p + j);
           }
-          if (dy != nullptr && j < s.u && !(pads && op.layer.zero_output)) {
-            load_some(more, dy + r * dy_row + j, s.u - j);
+          if (has_output && j < s.u) {
+            load_some(more, dy + r * op.layer.row() + j, s.u - j);
             gradient[0] += more;
           }
           if (!pads) O::backward(f, sum, before, after, gradient);
@@ -391,7 +450,7 @@ class RecurrentCalls {
   }
 
   /// Completes cell_backward_pass with dq, the gradient of the state that the reset gate multiplied.
-  static void reset_backward_pass(const O& op, std::size_t rows, float* save, bool is_first,
+  static void reset_backward_pass(const O& op, std::size_t rows, float* save, const Before& of_step,
                                   const float* dq, const BlockMasks& masks, float* d, float* dz) {
     const Sizes s(op);
     const float* const mask = masks.of_h(op, 2);
@@ -402,9 +461,9 @@ class RecurrentCalls {
           for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < s.p; j += lanes_of<float, bytes.value>) {
               float* const at = save + r * s.steps * s.row + j;
-              V sum[z_count], before{}, factor, of_q, gradient;
+              V sum[z_count], before, factor, of_q, gradient;
               load(sum[1], at + s.p);
-              if (!is_first) load(before, at - s.row + z_count * s.p);
+              of_step.load_state(before, at, s, 0, rows, r, j);
               load(of_q, dq + r * s.p + j);
               load(gradient, d + r * s.p + j);
               load_mask(factor, mask ? mask + r * masks.size() : nullptr, j, s.u);
@@ -494,8 +553,12 @@ class RecurrentCalls {
                mask ? mask + mine.first : nullptr, 0, left, 0);
       } else if (O::resets_before && gate == 2) {
         std::copy_n(saved(io) + m * s.row + 3 * s.p + mine.first, width, left);
-      } else if (step == 0) {
+      } else if (step == 0 && op.layer.starts_at_zero()) {
         std::fill_n(left, width, 0.0f);
+      } else if (step == 0) {
+        const float* const mask = masks.of_h(op, gate);
+        masked(1, width, io.x[1] + n * s.u + mine.first, 0, mask ? mask + mine.first : nullptr, 0,
+               left, 0);
       } else {
         const float* const mask = masks.of_h(op, gate);
         masked(1, width, saved(io) + (m - 1) * s.row + z_count * s.p + mine.first, 0,

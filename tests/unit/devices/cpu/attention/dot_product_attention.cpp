@@ -40,6 +40,10 @@ TEST_CASE("dropout of attention does nothing in evaluation on the CPU") {
   attention::check_evaluation(Cpu{.threads = 1});
 }
 
+TEST_CASE("scores of -infinity give NaN on the CPU, no key gives 0") {
+  attention::check_infinite_scores(Cpu{.threads = 1});
+}
+
 TEST_CASE("attention gives each example the same bits in any slice and on any number of threads") {
   attention::Call all = attention::call_of({70, 70, 4, 2, 24, 24, {0.2f, true}}, 5);
   const attention::Result whole = attention::run(Cpu{.threads = 2}, all);
@@ -78,13 +82,27 @@ TEST_CASE("attention of a value to another one agrees with the reference") {
   check_against_reference(op, 3, n);
 }
 
+TEST_CASE("attention with a mask of pairs agrees with the reference") {
+  const auto op = GroupedQueryAttention<4, 2, 3, attention_mask, causal>::op(
+      shape(5, 6), shape(8, 6), shape(5, 8));
+  Numbers n = attention_inputs(op, 3);
+  n.x2 = numbers(op, 8 * 6, 0, 3).x;
+  n.more = {numbers(op, 5 * 8, 0, 3).x};
+  for (float& allowed : n.more[0]) allowed = allowed > 0 ? 1.0f : 0.0f;
+  check_against_reference(op, 3, n);
+}
+
 TEST_CASE("the memory of attention is linear in the steps") {
-  const auto bytes = [](int steps) {
-    auto context = Cpu{.threads = 1}.open(1, 0);
-    const auto scope = context.scope();
-    const auto op = MultiHeadAttention<4, 16>::op(shape(steps, 64));
-    using K = Kernel<MultiHeadAttentionOp, Cpu>;
-    return K::saved(op) + K::prepare(op, context, 1).scratch_bytes();
+  const auto check = []<class Layer>(Layer, auto... mask) {
+    const auto bytes = [&](int steps) {
+      auto context = Cpu{.threads = 1}.open(1, 0);
+      const auto scope = context.scope();
+      const auto op = Layer::op(shape(steps, 64), mask(steps)...);
+      using K = Kernel<MultiHeadAttentionOp, Cpu>;
+      return K::saved(op) + K::prepare(op, context, 1).scratch_bytes();
+    };
+    CHECK(bytes(4096) - bytes(2048) == 2 * (bytes(2048) - bytes(1024)));
   };
-  CHECK(bytes(4096) - bytes(2048) == 2 * (bytes(2048) - bytes(1024)));
+  check(MultiHeadAttention<4, 16>{});
+  check(MultiHeadAttention<4, 16, attention_mask>{}, [](int steps) { return shape(steps, steps); });
 }

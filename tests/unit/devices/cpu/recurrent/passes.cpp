@@ -23,14 +23,27 @@ void agrees(int shapes) {
   for (int i = 0; i < shapes; ++i) {
     const int steps = testing::one_of(g, 1, 2, 5, 9), features = testing::between(g, 1, 40);
     const float dropped = is() ? 0.25f : 0.0f, of_state = testing::between(g, 0, 2) ? 0.0f : 0.5f;
-    const O op{{ls::shape(steps, features), testing::between(g, 1, 40), is(), is(), is(), dropped,
-                of_state, is(), is(), is() ? 1 : -1}};
+    O op{{ls::shape(steps, features), testing::between(g, 1, 40), is(), is(), is(), dropped,
+          of_state, is(), is(), is() ? 1 : -1}};
+    if (is()) op.layer.results = 1 + O::states;
+    if (is()) op.layer.operands = 1 + O::states;
     const auto count = static_cast<std::size_t>(testing::one_of(g, 1, 3, 7, 70));
     INFO("steps " << steps << ", features " << features << ", units " << op.layer.units);
     auto n = testing::numbers(op, op.layer.in.size(), op.weights(), count);
     for (float& w : n.w) w /= 4;  // otherwise the largest gradients grow with each step
-    if (op.layer.masked)
-      for (std::size_t k = 0; k < count * op.layer.steps(); ++k) n.x2.push_back(is() ? 1.0f : 0.0f);
+    const auto add = [&](const std::vector<float>& operand) {
+      if (n.x2.empty())
+        n.x2 = operand;
+      else
+        n.more.push_back(operand);
+    };
+    for (int k = 1; k < op.layer.operands; ++k)
+      add(testing::as<float>(testing::normal_values(count * op.layer.width(), g())));
+    if (op.layer.masked) {
+      std::vector<float> mask(count * op.layer.steps());
+      for (float& m : mask) m = is() ? 1.0f : 0.0f;
+      add(mask);
+    }
     const bool want_dx = is();
     const auto expected = testing::run<ls::Reference<double>>(op, count, n, {}, want_dx);
     for (const int threads : {1, 2}) {
@@ -38,6 +51,10 @@ void agrees(int shapes) {
       CHECK(testing::relative_error(found.y, expected.y) < testing::tolerance);
       CHECK(testing::relative_error(found.dx, expected.dx) < testing::tolerance);
       CHECK(testing::relative_error(found.dw, expected.dw) < testing::tolerance);
+      if (op.layer.operands > 1)
+        CHECK(testing::relative_error(found.dx2, expected.dx2) < testing::tolerance);
+      if (op.layer.operands > 2)
+        CHECK(testing::relative_error(found.more_dx[0], expected.more_dx[0]) < testing::tolerance);
     }
   }
 }

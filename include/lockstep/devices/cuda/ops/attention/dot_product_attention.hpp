@@ -40,11 +40,20 @@ inline constexpr Source dot_product_attention_source{"dot_product_attention", R"
 __device__ inline float infinity() { return as_float(0x7F800000u); }
 
 // Whether query i attends to key j of example n.
-__device__ inline bool attends(const A* mask, const A* of_queries, i64 n, int i, int j) {
+__device__ inline bool attends(const A* mask, const A* of_queries, const A* of_pairs, i64 n, int i,
+                               int j) {
   return i < QUERIES && j < KEYS && (!CAUSAL || j <= i) &&
          (!WINDOW || (i - j < WINDOW && j - i < WINDOW)) &&
          (mask == 0 || get(mask[n * KEYS + j]) != 0) &&
-         (of_queries == 0 || get(of_queries[n * QUERIES + i]) != 0);
+         (of_queries == 0 || get(of_queries[n * QUERIES + i]) != 0) &&
+         (of_pairs == 0 || get(of_pairs[(n * QUERIES + i) * KEYS + j]) != 0);
+}
+// Whether it attends to any key.
+__device__ inline bool attends_to_any(const A* mask, const A* of_queries, const A* of_pairs, i64 n,
+                                      int i) {
+  bool any = false;
+  for (int j = 0; j < KEYS && !any; ++j) any = attends(mask, of_queries, of_pairs, n, i, j);
+  return any;
 }
 // The factor of a probability in dropout.
 __device__ inline float kept(Stream stream, i64 n, int h, int i, int j) {
@@ -106,7 +115,7 @@ __device__ inline int end_key(int first) {
   return end;
 }
 
-KERNEL(forward)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, A* o, float* log_sums,
+KERNEL(forward)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, const A* of_pairs, A* o, float* log_sums,
                 Stream stream) {
   __shared__ float keys[TILE * KEY_ROW], values[TILE * VALUE_ROW], rows[BLOCK_ROWS * KEY_DIM];
   const int first = (int)(blockIdx.x % TILES_OF(QUERIES)) * BLOCK_ROWS;
@@ -127,7 +136,7 @@ KERNEL(forward)(const A* q, const A* k, const A* v, const A* mask, const A* of_q
 #pragma unroll
     for (int r = 0; r < EACH; ++r) {
       const int i = first + WARP * EACH + r, j = tile + LANE;
-      const bool on = LANE < TILE && attends(mask, of_queries, n, i, j);
+      const bool on = LANE < TILE && attends(mask, of_queries, of_pairs, n, i, j);
       const float score = on ? product<KEY_DIM>(rows + (WARP * EACH + r) * KEY_DIM,
                                                 keys + LANE * KEY_ROW)
                              : -infinity();
@@ -147,7 +156,8 @@ KERNEL(forward)(const A* q, const A* k, const A* v, const A* mask, const A* of_q
   for (int r = 0; r < EACH; ++r) {
     const int i = first + WARP * EACH + r;
     if (i >= QUERIES) continue;
-    const bool has_keys = !(sum[r] == 0);  // also for NaN
+    // The sum is NaN if a score is, and 0 for scores of -infinity alone, whose softmax is NaN.
+    const bool has_keys = !(sum[r] == 0) || attends_to_any(mask, of_queries, of_pairs, n, i);
     store_row<VALUE_DIM>(o + ((n * QUERIES + i) * HEADS + h) * VALUE_DIM, result[r],
                          has_keys ? 1 / sum[r] : 0.0f);
     if (LANE == 0)
@@ -157,7 +167,7 @@ KERNEL(forward)(const A* q, const A* k, const A* v, const A* mask, const A* of_q
 
 // With p = exp(score - log_sum) and the factors f of dropout: d_score = p (f do . v - do . o), and
 // dq = scale * sum of d_score k. Writes do . o of each row to `products`.
-KERNEL(backward_queries)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, const A* o,
+KERNEL(backward_queries)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, const A* of_pairs, const A* o,
                          const float* log_sums, const A* d_o, A* dq, float* products,
                          Stream stream) {
   __shared__ float keys[TILE * KEY_ROW], values[TILE * VALUE_ROW], rows[BLOCK_ROWS * KEY_DIM],
@@ -191,7 +201,7 @@ KERNEL(backward_queries)(const A* q, const A* k, const A* v, const A* mask, cons
     for (int r = 0; r < EACH; ++r) {
       const int i = first + WARP * EACH + r, j = tile + LANE;
       float d_score = 0;
-      if (LANE < TILE && attends(mask, of_queries, n, i, j)) {
+      if (LANE < TILE && attends(mask, of_queries, of_pairs, n, i, j)) {
         const float* const row = rows + (WARP * EACH + r) * KEY_DIM;
         const float p = expf(product<KEY_DIM>(row, keys + LANE * KEY_ROW) - log_sum[r]);
         const float d_p = product<VALUE_DIM>(slopes + (WARP * EACH + r) * VALUE_DIM,
@@ -210,7 +220,7 @@ KERNEL(backward_queries)(const A* q, const A* k, const A* v, const A* mask, cons
 
 // dv = sum of p f do and dk = scale * sum of d_score q, over the queries of all heads that read this
 // head of keys and values.
-KERNEL(backward_keys)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, const float* log_sums,
+KERNEL(backward_keys)(const A* q, const A* k, const A* v, const A* mask, const A* of_queries, const A* of_pairs, const float* log_sums,
                       const A* d_o, A* dk, A* dv, const float* products, Stream stream) {
   __shared__ float queries[TILE * KEY_ROW], slopes[TILE * VALUE_ROW], rows[BLOCK_ROWS * KEY_DIM],
       values[BLOCK_ROWS * VALUE_DIM];
@@ -238,7 +248,7 @@ KERNEL(backward_keys)(const A* q, const A* k, const A* v, const A* mask, const A
       for (int r = 0; r < EACH; ++r) {
         const int i = tile + LANE, j = first + WARP * EACH + r;
         float p = 0, d_score = 0;
-        if (LANE < TILE && attends(mask, of_queries, n, i, j)) {
+        if (LANE < TILE && attends(mask, of_queries, of_pairs, n, i, j)) {
           const i64 row = (n * HEADS + h) * QUERIES + i;
           p = expf(product<KEY_DIM>(rows + (WARP * EACH + r) * KEY_DIM, queries + LANE * KEY_ROW) -
                    log_sums[row]);
@@ -336,18 +346,18 @@ class AttentionCalls {
     if (io.step.count == 0) return;
     const auto [q, k] = turned(op, io);
     io.device.launch(kernel(op, io, "forward"), grid(op.queries, op.heads, io), q, k, io.v, io.mask,
-                     io.query_mask, io.o, io.log_sums, stream_of(io));
+                     io.query_mask, io.pair_mask, io.o, io.log_sums, stream_of(io));
   }
   void backward(const Op& op, const Operands& io) const {
     if (io.step.count == 0) return;
     const auto [q, k] = turned(op, io);
     float* const products = reinterpret_cast<float*>(io.scratch + products_);
     io.device.launch(kernel(op, io, "backward_queries"), grid(op.queries, op.heads, io), q, k, io.v,
-                     io.mask, io.query_mask, static_cast<const A*>(io.o), io.log_sums, io.d_o,
-                     io.dq, products, stream_of(io));
+                     io.mask, io.query_mask, io.pair_mask, static_cast<const A*>(io.o), io.log_sums,
+                     io.d_o, io.dq, products, stream_of(io));
     io.device.launch(kernel(op, io, "backward_keys"), grid(op.keys, op.kv_heads, io), q, k, io.v,
-                     io.mask, io.query_mask, io.log_sums, io.d_o, io.dk, io.dv, products,
-                     stream_of(io));
+                     io.mask, io.query_mask, io.pair_mask, io.log_sums, io.d_o, io.dk, io.dv,
+                     products, stream_of(io));
     if (!op.rules.rotary.on()) return;
     turn(op, io, io.dq, io.dq, op.queries, op.heads, -1);
     turn(op, io, io.dk, io.dk, op.keys, op.kv_heads, -1);

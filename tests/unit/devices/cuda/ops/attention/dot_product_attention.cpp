@@ -14,6 +14,11 @@ TEST_CASE(
   attention::check_generated(Cuda{}, 5, 65, 1e-5);
 }
 
+TEST_CASE("scores of -infinity give NaN on a GPU, no key gives 0") {
+  const TestGpu gpu;
+  attention::check_infinite_scores(Cuda{});
+}
+
 TEST_CASE("attention with large heads has smaller tiles, with the same result") {
   const TestGpu gpu;
   attention::check(Cuda{}, attention::call_of({9, 20, 1, 1, 300, 200, {0.0f, true}}, 1), 1e-5);
