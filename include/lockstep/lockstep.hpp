@@ -45,6 +45,7 @@
 #include "lockstep/metrics/metrics.hpp"
 #include "lockstep/model/bidirectional.hpp"
 #include "lockstep/model/frozen.hpp"
+#include "lockstep/model/in_blocks.hpp"
 #include "lockstep/model/parallel.hpp"
 #include "lockstep/model/plan.hpp"
 #include "lockstep/model/recompute.hpp"

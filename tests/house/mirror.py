@@ -35,14 +35,14 @@ THEMES = {
     "optimizers": "rules",
     "tensorboard": "arguments",
     "testing": "elastic example files ignored_labels jobs sockets threads",
-    "training": "activations augmentation batch_normalization callback mirrored model_fit model_metrics model_state "
+    "training": "activations augmentation batch_normalization callback in_blocks mirrored model_fit model_metrics model_state "
                 "model_weights positions workers",
     "training/callbacks": "in_fit",
     "training/checks": "one_definition_other",
     "training/checkpoint": "resume",
     "training/callbacks/fast_math": "finite",
     "training/elastic": "random_jobs served_jobs",
-    "training/cpu": "input_gradients mirrored profile replica resume step_allocations",
+    "training/cpu": "in_blocks input_gradients mirrored profile replica resume step_allocations",
 }
 
 

@@ -26,6 +26,8 @@ struct DenseOp {
     return kernel_size() + (bias ? static_cast<std::size_t>(units) : 0);
   }
   constexpr double flops() const { return 2.0 * inputs * units * static_cast<double>(rows()); }
+  /// The op of a single vector.
+  constexpr DenseOp of_vector() const { return {inputs, units, bias, {}}; }
   bool operator==(const DenseOp&) const = default;
 
  private:

@@ -29,6 +29,8 @@ struct TiedDenseOp {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
   }
   constexpr double flops() const { return 2.0 * rows * columns * static_cast<double>(vectors()); }
+  /// The op of a single vector.
+  constexpr TiedDenseOp of_vector() const { return {rows, columns, {}}; }
   bool operator==(const TiedDenseOp&) const = default;
 };
 

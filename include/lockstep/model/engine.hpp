@@ -75,6 +75,7 @@ struct EnginePlan {
   std::size_t output_place, gradient_place;  ///< bytes per example
   std::size_t input_gradient_place;          ///< the same; see InputPlanOf
   std::size_t shared_gradient;               ///< bytes into the per-step arena; see SharedGradient
+  OutputBlocks blocks;                       ///< of a network that ends in InBlocks
   std::string (*name_step)(int);
 
   std::size_t entry_of(const PlacedStep& s) const {
@@ -126,11 +127,17 @@ class PlanEngine {
   }
 
   /// Runs the forward pass on step.count examples, which must be prepared. \returns the model's
-  /// output, valid until the next forward or backward.
+  /// output, valid until the next forward or backward; null if `each_block` computes it.
   const T* forward(const T* x, const StepContext& step);
 
   /// Where the loss writes its gradient before `backward`; null if the model has no steps.
   T* output_gradient() const;
+
+  /// After `forward` of a network that ends in InBlocks: computes its output in blocks of rows and
+  /// calls `score(rows, y, dy)` with each, (rows, width) at y. With `runs_backward` it must write the
+  /// gradient to dy; backward of the last layer follows for the same rows. Otherwise dy is null.
+  void each_block(const T* x, const StepContext& step, bool runs_backward,
+                  FunctionRef<void(const Slice& rows, const T* y, T* dy)> score);
 
   /// Where `backward` has left the gradient of the batch, (examples, input), under a plan that
   /// computes it; valid until the next forward.
@@ -171,6 +178,7 @@ class PlanEngine {
   struct PreparedBatch {
     std::size_t count = 0;
     std::vector<PreparedOp> op;
+    PreparedOp last_block{};  // of the network's output, if it has fewer rows than the first one
   };
 
   [[gnu::cold]] void find_or_prepare(std::size_t count);
@@ -195,6 +203,8 @@ class PlanEngine {
   }
   void recompute_forward(StepId first, StepId last, const T* x, const StepContext& step);
   void run_backward(StepId i, const T* x, const StepContext& step, UpdateRef<T> update);
+  /// Calls the kernel of step i, whose arguments are `io`. `adds_dw`: to gradients that are there.
+  void call_backward(StepId i, Io<D>& io, void* prepared, bool adds_dw, UpdateRef<T> update);
   /// The arguments of a kernel call. `place`: of the operands and of the result, in the first run of
   /// forward or in its recomputation and backward.
   Io<D> io_of(const PlacedStep& s, std::size_t PlacedOperand::* place, const Places& places,
@@ -255,6 +265,7 @@ constexpr EnginePlan<D> engine_plan_of(std::string (*name_step)(int)) {
           .gradient_place = plan.output_gradient,
           .input_gradient_place = plan.input_gradient,
           .shared_gradient = plan.shared.offset,
+          .blocks = plan.blocks,
           .name_step = name_step};
 }
 
@@ -328,16 +339,24 @@ void PlanEngine<D>::find_or_prepare(std::size_t count) {
   batch->count = count;
   std::size_t scratch = 0;
   batch->op.reserve(plan_->entry.size());
+  const OutputBlocks& blocks = plan_->blocks;
+  const KernelEntry<D>* const last =
+      blocks.any() ? &plan_->entry[plan_->entry_of(plan_->step.back())] : nullptr;
   for (const KernelEntry<D>& entry : plan_->entry) {
-    batch->op.push_back(entry.prepare(entry.op, *context_, count));
+    batch->op.push_back(
+        entry.prepare(entry.op, *context_, &entry == last ? blocks.first(count) : count));
     scratch = std::max(scratch, batch->op.back().scratch_bytes);
+  }
+  if (blocks.any() && blocks.rest(count) > 0) {
+    batch->last_block = last->prepare(last->op, *context_, blocks.rest(count));
+    scratch = std::max(scratch, batch->last_block.scratch_bytes);
   }
   grow_arena(count);
   grow(scratch_, scratch);
   if constexpr (converts) {
     grow(batch_, count * plan_->input);
-    grow(output_, count * plan_->output);
-    grow(output_gradient_, count * plan_->output);
+    grow(output_, blocks.any() ? 0 : count * plan_->output);
+    grow(output_gradient_, blocks.any() ? 0 : count * plan_->output);
   }
   current_ = batch.get();
   prepared_[next_++ % max_prepared] = std::move(batch);
@@ -353,6 +372,7 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
   const StepContext inference = inference_of(step);
   for (StepId i{}; static_cast<std::size_t>(i) < now_.step.size(); ++i) {
     const PlacedStep& s = step_of(i);
+    if (s.in_blocks) return nullptr;
     const std::size_t e = plan_->entry_of(s);
     const KernelEntry<D>& entry = plan_->entry[e];
     begin_layers(pass, i, step);
@@ -374,6 +394,7 @@ auto PlanEngine<D>::forward(const T* x, const StepContext& step) -> const T* {
 template <class D>
 auto PlanEngine<D>::output_gradient() const -> T* {
   if (plan_->output_is_input) return nullptr;
+  if (plan_->blocks.any()) return reinterpret_cast<T*>(once_.data() + plan_->blocks.gradient);
   if constexpr (converts)
     return output_gradient_.data();
   else
@@ -385,7 +406,7 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
                              FunctionRef<void(const Bucket&)> ready, UpdateRef<T> update) {
   begin_work(*context_, {.pass = WorkPass::backward, .part = "gradients", .step = step.step});
   if constexpr (converts)
-    if (!plan_->output_is_input)
+    if (!plan_->output_is_input && !plan_->blocks.any())
       context_->convert(reinterpret_cast<A*>(at(plan_->gradient_place)), output_gradient_.data(),
                         step.count * plan_->output);
   const StepContext inference = inference_of(step);
@@ -394,7 +415,11 @@ void PlanEngine<D>::backward(const T* x, const StepContext& step,
     const PlacedStep& s = step_of(i);
     if (exists(s.segment_begin) && any_runs_backward(s.segment_begin, i))
       recompute_forward(s.segment_begin, i, x, step);
-    if (s.runs_backward()) run_backward(i, x, s.infers() ? inference : step, update);
+    if (s.in_blocks) {  // each_block has run it
+      if (update && s.wants_dw() && s.completes_dw) update(gradients_.data() + s.w, s.w_count);
+    } else if (s.runs_backward()) {
+      run_backward(i, x, s.infers() ? inference : step, update);
+    }
     while (next < now_.bucket.size() && now_.bucket[next].after == i) ready(now_.bucket[next++]);
   }
 }
@@ -403,9 +428,17 @@ template <class D>
 void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
                                  UpdateRef<T> update) {
   const PlacedStep& s = step_of(i);
-  const std::size_t e = plan_->entry_of(s);
-  const KernelEntry<D>& entry = plan_->entry[e];
   Io<D> io = io_of(s, &PlacedOperand::backward, s.backward, x, step);
+  begin_layers(WorkPass::backward, i, step);
+  call_backward(i, io, current_->op[plan_->entry_of(s)].state.get(), s.adds_dw && s.wants_dw(),
+                update);
+}
+
+template <class D>
+void PlanEngine<D>::call_backward(StepId i, Io<D>& io, void* prepared, bool adds_dw,
+                                  UpdateRef<T> update) {
+  const PlacedStep& s = step_of(i);
+  const KernelEntry<D>& entry = plan_->entry[plan_->entry_of(s)];
   const PlacedOperand* const operand = now_.operand.data() + s.operands_begin;
   // Values that the kernel did not request may have been overwritten by now.
   for (std::size_t k = 0; k < s.operands(); ++k)
@@ -413,22 +446,67 @@ void PlanEngine<D>::run_backward(StepId i, const T* x, const StepContext& step,
   if (!operand->keeps) io.batch = nullptr;
   if (!s.keeps_y) io.y = nullptr;
   T* const dw = io.dw;
-  const bool adds_dw = s.adds_dw && s.wants_dw();
   if (adds_dw)
     io.dw = reinterpret_cast<T*>(once_.data() + plan_->shared_gradient);
   else if (s.wants_dw() && s.completes_dw)
     io.update = update;
   else if (!s.wants_dw() && s.w_count > 0 && !entry.skips_dw)
     io.dw = unread_.data();
-  begin_layers(WorkPass::backward, i, step);
-  entry.backward(entry.op, io, current_->op[e].state.get());
+  entry.backward(entry.op, io, prepared);
   if (adds_dw) context_->add(dw, io.dw, s.w_count);
   if (update && s.wants_dw() && s.completes_dw && (adds_dw || !entry.updates))
     update(dw, s.w_count);
   for (std::size_t k = 0; k < s.operands(); ++k)
     if (operand[k].adds_dx)
       context_->add(reinterpret_cast<A*>(at(operand[k].dx_sum)), dx_[k],
-                    plan_->operand_size[s.operands_begin + k] * step.count);
+                    plan_->operand_size[s.operands_begin + k] * io.step.count);
+}
+
+template <class D>
+void PlanEngine<D>::each_block(const T* x, const StepContext& step, bool runs_backward,
+                               FunctionRef<void(const Slice& rows, const T* y, T* dy)> score) {
+  const OutputBlocks& blocks = plan_->blocks;
+  const StepId i{static_cast<int>(now_.step.size()) - 1};
+  const PlacedStep& s = step_of(i);
+  const KernelEntry<D>& entry = plan_->entry[plan_->entry_of(s)];
+  const WorkPass pass = step.training ? WorkPass::forward : WorkPass::evaluation;
+  const std::size_t all = blocks.all(step.count),
+                    of_row = plan_->operand_size[s.operands_begin] / blocks.rows_per_example;
+  const auto at_block = [&]<class E>(std::size_t offset, std::type_identity<E>) {
+    return reinterpret_cast<E*>(once_.data() + offset);
+  };
+  A* const logits = at_block(blocks.logits, std::type_identity<A>());
+  A* const slopes = at_block(blocks.slopes, std::type_identity<A>());
+  T* const y = at_block(blocks.output, std::type_identity<T>());
+  T* const dy = at_block(blocks.gradient, std::type_identity<T>());
+  Slice rows{};
+  do {  // once even without examples, since gradients are 0 then
+    rows.count = std::min(blocks.rows, all - rows.first);
+    StepContext part = step;
+    part.count = rows.count;
+    PreparedOp& prepared = rows.count == blocks.first(step.count) ? current_->op[plan_->entry_of(s)]
+                                                                  : current_->last_block;
+    const auto io_of_rows = [&](std::size_t PlacedOperand::* at_x) {
+      Io<D> io = io_of(s, at_x, s.forward, x, part);
+      x_[0] += rows.first * of_row;
+      if (dx_[0] != nullptr) dx_[0] += rows.first * of_row;
+      if (io.batch != nullptr) io.batch += rows.first * of_row;
+      io.y = logits;
+      io.dy = slopes;
+      return io;
+    };
+    begin_layers(pass, i, step);
+    entry.forward(entry.op, io_of_rows(&PlacedOperand::forward), prepared.state.get());
+    if constexpr (converts) context_->convert(y, logits, rows.count * blocks.width);
+    score(rows, y, runs_backward ? dy : nullptr);
+    if (runs_backward && s.runs_backward()) {
+      begin_layers(WorkPass::backward, i, step);
+      if constexpr (converts) context_->convert(slopes, dy, rows.count * blocks.width);
+      Io<D> io = io_of_rows(&PlacedOperand::backward);
+      call_backward(i, io, prepared.state.get(), rows.first > 0 && s.wants_dw(), {});
+    }
+    rows.first += rows.count;
+  } while (rows.first < all);
 }
 
 template <class D>

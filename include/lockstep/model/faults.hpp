@@ -119,6 +119,20 @@ struct FrozenLater {
       "train where it is called first; put Frozen around the first call");
 };
 
+template <class Body>
+struct InBlocksNotLast {
+  static_assert(
+      always_false<Body>,
+      "lockstep::InBlocks: the layer is not the last one of the network, or is in Recompute; end the "
+      "network with it, outside of Recompute");
+};
+template <class Body>
+struct NotInBlocks {
+  static_assert(always_false<Body>,
+                "lockstep::InBlocks: the layer is not Dense without an activation, nor TiedDense; "
+                "leave the activation to the loss, with from_logits = true");
+};
+
 // The leaves of a model, indexed by position; instantiated only for an error at one of them.
 template <class L>
 struct LeavesOf {
@@ -207,5 +221,9 @@ struct Verdict<Built, Body, Failure::cannot_tie>
     : CannotTie<typename ShapeAsType<Built::failure.first>::type> {};
 template <class Built, class Body>
 struct Verdict<Built, Body, Failure::frozen_later> : FrozenLater<Body> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::in_blocks_not_last> : InBlocksNotLast<Body> {};
+template <class Built, class Body>
+struct Verdict<Built, Body, Failure::not_in_blocks> : NotInBlocks<Body> {};
 
 }  // namespace lockstep::detail

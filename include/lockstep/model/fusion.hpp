@@ -3,7 +3,7 @@
 /// rules match along the data flow, not the list of nodes; a fused step stands at the position of
 /// its last op, where its other operands are available; ops are not fused if their weights are not
 /// adjacent, if only some of those with parameters are frozen, if more than one has several operands,
-/// or if the edge of a Recompute block separates them; each rule is one linear pass.
+/// if the edge of a Recompute block separates them, or if one is in InBlocks; each rule is one linear pass.
 /// \code
 ///   graph    conv2d   batch_normalization   flatten   re_lu   dense
 ///   views    conv2d   batch_normalization             re_lu   dense
@@ -116,7 +116,8 @@ constexpr Chain<Length> chain_from(const StepList<Size, Operands>& steps,
     if (readers.count[v] != 1 || readers.last[v] == steps.end) return result;
     result.at[k] = readers.last[v];
     const PlanStep& next = steps.step[result.at[k]];
-    if (next.type != wanted[k] || next.segment != steps.step[first].segment) return result;
+    if (next.type != wanted[k] || next.segment != steps.step[first].segment || next.in_blocks)
+      return result;
     if (next.operands() == 1) continue;
     if (result.merging > 0 || steps.step[first].operands() > 1) return result;
     result.merging = k;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <limits>
@@ -35,6 +36,10 @@ struct OpBin {
   constexpr std::size_t add(const TheOp& value) {
     for (std::size_t i = 0; i < count; ++i)
       if (op[i] == value) return i;
+    return append(value);
+  }
+  /// Adds `value` even if it is known.
+  constexpr std::size_t append(const TheOp& value) {
     op[count] = value;
     return count++;
   }
@@ -51,6 +56,12 @@ struct OpPool<Capacity, List<Ops...>> : OpBin<Ops, Capacity>... {
   constexpr const OpBin<TheOp, Capacity>& of() const {
     return *this;
   }
+};
+
+/// An op that computes each vector along the last axis alone. `of_vector()`: the op of one of them.
+template <class TheOp>
+concept OfVectors = requires(const TheOp& op) {
+  { op.of_vector() } -> std::same_as<TheOp>;
 };
 
 /// A layer of the model. Its operands are a range of an array that all nodes share, so that there
@@ -81,6 +92,7 @@ struct Node {
   bool reads_row = false;             ///< reads its part of the network's input row itself
   bool is_mask = false;               ///< of padded steps
   bool is_frozen = false;             ///< has parameters, all of which are in the flat state
+  bool in_blocks = false;             ///< the last layer, in InBlocks
   double flops = 0;                   ///< forward pass, per example
 
   constexpr std::size_t operands() const { return operands_end - operands_begin; }
@@ -140,7 +152,9 @@ struct Failure {
     shared_types_differ,
     shared_parameters_differ,
     cannot_tie,
-    frozen_later
+    frozen_later,
+    in_blocks_not_last,
+    not_in_blocks
   };
   Kind kind = none;
   int position = 0;  ///< index of the layer among the leaves
@@ -283,9 +297,11 @@ struct Graph {
   std::string_view block{};                         ///< the current one
   std::array<ValueId, Outputs + 1> parts{};         ///< the outputs, if there are several
   std::array<SharedLayer, Calls + 1> known{};
-  int shared_layers = 0;  ///< the number of `known`
-  int repeats = -1;       ///< in a further call: the node of the first call that comes next
-  int further_calls = 0;  ///< nodes that use the weights of others
+  int shared_layers = 0;       ///< the number of `known`
+  int repeats = -1;            ///< in a further call: the node of the first call that comes next
+  int further_calls = 0;       ///< nodes that use the weights of others
+  int blocked = -1;            ///< the node in InBlocks; -1: none
+  std::size_t block_rows = 0;  ///< of InBlocks; 0: the plan decides
   /// The mask of each value of steps; the batch stands for none.
   Table<ValueId, ValueId, (Masks > 0 ? Nodes : 0) + 1> mask_of{};
 
@@ -476,8 +492,26 @@ struct Graph {
   }
   constexpr void leave_segment(int outer) { segment = outer; }
 
+  /// For InBlocks: marks the last node.
+  constexpr void compute_in_blocks(std::size_t rows) {
+    if (failure.kind != Failure::none) return;
+    Node& n = node[static_cast<std::size_t>(nodes > 0 ? nodes - 1 : 0)];
+    if (blocked >= 0) failure.kind = Failure::in_blocks_not_last;
+    if (nodes == 0 || !has_vectors(n.type, Ops{})) failure.kind = Failure::not_in_blocks;
+    n.in_blocks = true;
+    blocked = nodes - 1;
+    block_rows = rows;
+  }
+  /// Whether the network's last layer is in InBlocks.
+  constexpr bool ends_in_blocks() const { return blocked >= 0; }
+
   /// Places the parameters of frozen layers after the other state.
   constexpr void finish() {
+    if (blocked >= 0 && failure.kind == Failure::none) {
+      const Node& n = node[static_cast<std::size_t>(blocked)];
+      if (blocked + 1 != nodes || n.segment >= 0 || n.out != output)
+        failure.kind = Failure::in_blocks_not_last;
+    }
     trained_state = state;
     state += frozen_size;
     if (frozen_size == 0) return;
@@ -494,6 +528,15 @@ struct Graph {
   }
 
  private:
+  /// Whether the op type of this index computes vectors one by one.
+  template <class... TheOps>
+  static constexpr bool has_vectors(int type, List<TheOps...>) {
+    int i = 0;
+    bool result = false;
+    for (const bool has : std::initializer_list<bool>{OfVectors<TheOps>...})
+      result = result || (i++ == type && has);
+    return result;
+  }
   /// Each call of a shared layer has masks of its own, or none.
   template <class TheOp>
   constexpr ValueId add_mask(const TheOp& op, std::initializer_list<ValueId> from) {

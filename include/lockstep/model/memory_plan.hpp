@@ -25,7 +25,8 @@ namespace lockstep {
 /// A range of a replica's arena, and when it is in use.
 struct ArenaRange {
   std::string layer;  ///< "conv2d+re_lu"; "conv2d, re_lu" where re_lu works in place
-  std::string what;   ///< "output", "gradient", "output and gradient", "saved", "second gradient"
+  std::string what;   ///< "output", "gradient", "output and gradient", "saved", "second gradient",
+                      ///< "block of rows"
   std::size_t from = 0, to = 0;  ///< indices of MemoryPlan::times, inclusive
   std::size_t offset = 0, bytes = 0;
 };
@@ -68,6 +69,7 @@ struct PlanPasses {
   int end;                               // of the times
   std::span<const ArenaBuffer> buffer;   // Lifetimes::buffer
   std::size_t shared_bytes;              // of SharedGradient
+  OutputBlocks blocks;
 };
 
 /// Sets the times and the buffers of `plan`. `arena`: bytes per example.
@@ -91,13 +93,12 @@ MemoryPlan memory_plan(std::size_t examples) {
   constexpr auto& all = plan<Net, D>;
   constexpr std::size_t size = static_cast<std::size_t>(graph.nodes) + 1;
   constexpr bool recomputes = graph.segments > 0;
-  Table<ValueId, std::size_t, size> bytes{};
-  for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v)
-    bytes[v] = graph.value[v].size() * sizeof(ActivationOf<D>);
+  const auto bytes = bytes_of_values<D, graph>();
   const auto needs = needs_of<D>(fused);
   const Timetable<size> times = timetable_of(fused, needs);
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
+  if constexpr (graph.ends_in_blocks()) hold_for_blocks(lifetimes, bytes);
   const std::size_t arena = pack(lifetimes.buffer, times.end);
   constexpr auto& table = PlanOf<Net, D>::plan;
   MemoryPlan result{.device = std::string(D::name),
@@ -114,7 +115,7 @@ MemoryPlan memory_plan(std::size_t examples) {
               graph.node.data(), needs.producer.item, sharing.memory.item,
               sharing.gradient_overwrites_value.item, needs.kernel.item, times.back.item,
               times.recompute_time.item, times.is_recomputed.item, times.end, lifetimes.buffer,
-              table.shared.bytes},
+              table.shared.bytes, table.blocks},
              arena);
   result.flops.resize(result.times.size());
   for (StepId i{}; i < table.end(); ++i) {

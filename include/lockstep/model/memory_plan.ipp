@@ -75,9 +75,16 @@ void add_passes(MemoryPlan& plan, const PlanPasses& passes, std::size_t arena) {
     if (bytes > 0) plan.buffers.push_back({name, "saved once per step", i, back, end, bytes});
     end += bytes;
   }
-  if (passes.shared_bytes > 0)
-    plan.buffers.push_back({"shared layers", "second gradient of weights", steps + 1,
+  const bool blocks = passes.blocks.any();
+  if (passes.shared_bytes > 0) {
+    plan.buffers.push_back({blocks ? names.step(steps - 1) : "shared layers",
+                            "second gradient of weights", blocks ? steps - 1 : steps + 1,
                             plan.times.size() - 1, end, round_up(passes.shared_bytes)});
+    end += round_up(passes.shared_bytes);
+  }
+  if (blocks)
+    plan.buffers.push_back({names.step(steps - 1), "block of rows", steps - 1, steps + 1, end,
+                            passes.blocks.block_bytes});
   for (std::size_t i = 0; i < passes.buffer.size(); ++i) {
     const ArenaBuffer& b = passes.buffer[i];
     if (!b.used() || b.size == 0) continue;

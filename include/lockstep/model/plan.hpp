@@ -9,6 +9,7 @@
 /// \endcode
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <initializer_list>
@@ -18,6 +19,7 @@
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/model/fusion.hpp"
 #include "lockstep/model/plan/buckets.hpp"
+#include "lockstep/model/plan/output_blocks.hpp"
 #include "lockstep/model/plan/places.hpp"
 #include "lockstep/model/plan/shared_weights.hpp"
 #include "lockstep/model/sequential.hpp"
@@ -35,8 +37,9 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
   bool output_is_input = false;
   std::size_t output = 0, output_gradient = 0;  ///< bytes per example
   std::size_t input_gradient = 0;               ///< the same, in a plan that computes it
-  SharedGradient shared{};                      ///< of weights that several steps use
-  std::size_t recomputed = 0;                   ///< number of steps that Recompute runs again
+  SharedGradient shared{};                      ///< of weights that several steps or blocks use
+  OutputBlocks blocks{};
+  std::size_t recomputed = 0;        ///< number of steps that Recompute runs again
   bool recompute_unsafe = false;     ///< one of them changes its state or exchanges, and does not
                                      ///< handle recomputation
   std::size_t lacks_dx = Ops::size;  ///< index of the type of an op that cannot compute a needed dx
@@ -47,29 +50,38 @@ struct PlanTable : Buckets<Size>, AveragedState<Size>, ArenaSize {
 };
 
 /// Copies the op of a step to the plan's pool and returns its index there. The pool thus holds only
-/// ops that remain after fusion.
+/// ops that remain after fusion. `by_vectors`: the op of a single vector, which other steps do not use.
 template <class Pool, class... Ops>
-constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, List<Ops...>) {
+constexpr std::size_t keep_op(Pool& to, const Pool& from, const PlanStep& s, bool by_vectors,
+                              List<Ops...>) {
   int type = 0;
   std::size_t place = 0;
   const auto copy = [&]<class TheOp>() {
-    if (type++ == s.type) place = to.template of<TheOp>().add(from.template of<TheOp>().op[s.op]);
+    if (type++ != s.type) return;
+    const TheOp& op = from.template of<TheOp>().op[s.op];
+    if constexpr (OfVectors<TheOp>) {
+      if (by_vectors) {
+        place = to.template of<TheOp>().append(op.of_vector());
+        return;
+      }
+    }
+    place = to.template of<TheOp>().add(op);
   };
   (copy.template operator()<Ops>(), ...);
   return place;
 }
 
-/// The steps, before offsets are assigned.
+/// The steps, before offsets are assigned. `blocks`: the network's output is computed in blocks.
 template <class Ops, std::size_t Size, std::size_t Operands>
 constexpr PlanTable<Ops, Size, Operands> copy_steps(
-    const FusedGraph<Ops, Size, Operands>& fused,
-    const Table<ValueId, std::size_t, Size>& elements) {
+    const FusedGraph<Ops, Size, Operands>& fused, const Table<ValueId, std::size_t, Size>& elements,
+    bool blocks = false) {
   PlanTable<Ops, Size, Operands> p;
   p.steps = static_cast<int>(fused.end);
   for (StepId i{}; i < fused.end; ++i) {
     PlacedStep& s = p.step[i];
     static_cast<PlanStep&>(s) = fused.step[i];
-    s.op = keep_op(p.pool, fused.pool, s, Ops{});
+    s.op = keep_op(p.pool, fused.pool, s, blocks && s.in_blocks, Ops{});
     for (std::size_t k = s.operands_begin; k < s.operands_end; ++k)
       p.operand_size[k] = elements[fused.operand[k]];
   }
@@ -98,29 +110,46 @@ constexpr void add_effects(PlanTable<Ops, Size, Operands>& p, const Needs<Size, 
   }
 }
 
+/// Bytes of each value in the arena, per example.
+template <class D, auto& graph>
+constexpr auto bytes_of_values() {
+  Table<ValueId, std::size_t, static_cast<std::size_t>(graph.nodes) + 1> bytes{};
+  for (ValueId v{}; static_cast<int>(v) <= graph.nodes; ++v)
+    bytes[v] = graph.value[v].size() * sizeof(ActivationOf<D>);
+  if (graph.ends_in_blocks()) bytes[graph.output] = 0;
+  return bytes;
+}
+
 /// The second stage: lifetimes, arena offsets and buckets.
 template <class D, auto& graph, auto& fused, bool wants_input = false>
 constexpr auto lay_out() {
   constexpr std::size_t size = static_cast<std::size_t>(graph.nodes) + 1;
   constexpr bool recomputes = graph.segments > 0;
-  Table<ValueId, std::size_t, size> elements{}, bytes{};  // of each value, per example
-  for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v) {
-    elements[v] = graph.value[v].size();
-    bytes[v] = elements[v] * sizeof(ActivationOf<D>);
-  }
+  Table<ValueId, std::size_t, size> elements{};  // of each value, per example
+  for (ValueId v{}; static_cast<std::size_t>(v) < size; ++v) elements[v] = graph.value[v].size();
+  const auto bytes = bytes_of_values<D, graph>();
 
   const auto needs = needs_of<D>(fused, wants_input);
   const Timetable<size> times = timetable_of(fused, needs);
   const Sharing<size> sharing = sharing_of(fused, needs, recomputes);
   auto lifetimes = lifetimes_of<recomputes>(fused, needs, times, sharing, bytes);
+  if constexpr (graph.ends_in_blocks()) hold_for_blocks(lifetimes, bytes);
 
-  auto p = copy_steps(fused, elements);
+  auto p = copy_steps(fused, elements, true);
   add_effects(p, needs, times);
   static_cast<ArenaSize&>(p) = place_all(p.step, p.operand, lifetimes);
-  if constexpr (graph.further_calls > 0) {
-    p.shared = add_shared_weights(p.step, p.end(), sizeof(typename D::real));
-    p.shared.offset = p.once;
-    p.once += round_up(p.shared.bytes);
+  constexpr std::size_t real = sizeof(typename D::real);
+  if constexpr (graph.further_calls > 0) p.shared = add_shared_weights(p.step, p.end(), real);
+  if constexpr (graph.ends_in_blocks()) {
+    const PlacedStep& last = p.step[before(p.end())];
+    if (last.trains()) p.shared.bytes = std::max(p.shared.bytes, last.w_count * real);
+  }
+  p.shared.offset = p.once;
+  p.once += round_up(p.shared.bytes);
+  if constexpr (graph.ends_in_blocks()) {
+    p.blocks = output_blocks(graph.value[graph.output], graph.block_rows, p.once,
+                             sizeof(ActivationOf<D>), real, needs.kernel[before(p.end())]);
+    p.once += p.blocks.block_bytes;
   }
   static_cast<Buckets<size>&>(p) = buckets_of(fused, graph.weights);
   static_cast<AveragedState<size>&>(p) = averaged_state_of(fused, needs);
@@ -165,6 +194,13 @@ struct CheckRecompute {
       "'handles_recompute' to true");
 };
 
+template <bool Unsafe>
+struct CheckBlocks {
+  static_assert(!Unsafe,
+                "lockstep::InBlocks: the kernel of the last layer saves data, works in place or "
+                "exchanges data, which a kernel that is called for blocks of rows must not");
+};
+
 template <class Lacking, class D>
 struct CheckGradient;
 template <class TheOp, class D>
@@ -199,6 +235,7 @@ struct PlanOf : FusedOf<Net, D> {
   using FusedOf<Net, D>::fused;
   static constexpr auto plan = lay_out<D, Net::graph, fused>();
   static_assert(sizeof(CheckRecompute<plan.recompute_unsafe>) > 0);
+  static_assert(sizeof(CheckBlocks<plan.blocks.unsafe>) > 0);
   static_assert(sizeof(CheckGradient<decltype(op_or_void<plan.lacks_dx>(ops{})), D>) > 0);
   static_assert(sizeof(CheckTrained<decltype(op_or_void<plan.untrained>(ops{}))>) > 0);
 };
@@ -248,7 +285,7 @@ struct PlannedActivation {
   int layers = 1;          ///< number of layers in the step, more than one if fused
   Shape shape;             ///< of one example
   std::size_t offset = 0;  ///< bytes per example; equal offsets mean that memory is reused
-  std::size_t bytes = 0;   ///< per example
+  std::size_t bytes = 0;   ///< per example; 0 if only a block of it exists at a time, see InBlocks
 };
 
 /// A range of the flat gradients that is exchanged while backward continues.
@@ -329,7 +366,7 @@ constexpr auto describe_plan() {
                              s.node_count,
                              shape,
                              s.forward.y,
-                             shape.size() * sizeof(ActivationOf<D>)};
+                             s.in_blocks ? 0 : shape.size() * sizeof(ActivationOf<D>)};
     result.backward_flops += backward_factor(s) * flops_of<Net>(s);
     if (s.is_recomputed) result.recomputed_flops += flops_of<Net>(s);
   }
@@ -346,8 +383,8 @@ constexpr auto describe_plan() {
   result.example_bytes_unshared = p.arena_unshared;
   result.step_bytes = p.once;
   if constexpr (!std::is_same_v<ActivationOf<D>, typename D::real>)
-    result.converted_example_bytes =
-        Net::input_shape.size() * sizeof(ActivationOf<D>) + 2 * Net::output_shape.size() * element;
+    result.converted_example_bytes = Net::input_shape.size() * sizeof(ActivationOf<D>) +
+                                     (p.blocks.any() ? 0 : 2 * Net::output_shape.size() * element);
   result.averaged_state_bytes = p.averaged_size * sizeof(double);
   result.flops = Net::graph.flops;
   result.recomputed_steps = static_cast<int>(p.recomputed);

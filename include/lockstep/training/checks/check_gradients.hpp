@@ -126,9 +126,22 @@ class WeightFunction {
       examples = static_cast<double>(count_labels(y_.data(), y_.size(), op.ignored)) /
                  static_cast<double>(op.rows());
     const double share = examples > 0 ? 1 / examples : 0;
-    run_kernel<D>(
-        op, LossIo<D, typename L::target_type>{context_, count_, engine_.forward(x_.data(), step()),
-                                               y_.data(), gradient, share, &sum});
+    const double* const outputs = engine_.forward(x_.data(), step());
+    using Io = LossIo<D, typename L::target_type>;
+    if constexpr (Net::graph.ends_in_blocks()) {
+      constexpr Shape row = shape(Net::output_shape.channels());
+      constexpr std::size_t rows = Net::output_shape.size() / row.size();
+      const auto of_row = loss_.op(row);
+      engine_.each_block(
+          x_.data(), step(), gradient != nullptr,
+          [&](const Slice& block, const double* p, double* g) {
+            const auto* const y = y_.data() + block.first * L::target_shape(row).size();
+            run_kernel<D>(of_row, Io{context_, block.count, p, y, g, share / rows, &sum});
+          });
+      sum /= rows;
+    } else {
+      run_kernel<D>(op, Io{context_, count_, outputs, y_.data(), gradient, share, &sum});
+    }
     return sum * share;
   }
 

@@ -123,6 +123,18 @@ struct MetricDoesNotFit {
                 "lockstep::Model: 'M', a metric, does not fit the model's output or the loss' "
                 "targets; use one for this task, such as Accuracy for classes, or remove it");
 };
+template <class X>
+struct NotByRows {
+  static_assert(always_false<X>,
+                "lockstep::InBlocks: 'X', the loss or a metric, does not compute each row of the "
+                "output alone; leave out InBlocks, or use one that does");
+};
+template <class D>
+struct NoBlocks {
+  static_assert(HostDevice<D>,
+                "lockstep::InBlocks: device 'D' does not compute the output in blocks; leave out "
+                "InBlocks, or use ls::Cpu");
+};
 /// A kernel without a pass: exactly one of the assertions fails.
 template <class Op, class D, Passes Found>
 struct NoPass {
@@ -168,6 +180,45 @@ constexpr auto no_pass(List<Ops...>) {
   return std::type_identity<NoPass<Op, D, passes_of<plan, Op, D>()>>();
 }
 
+/// Whether a loss or a metric is computed from single rows of an output of shape `out`, and accepts
+/// them alone.
+template <class Op, Shape out>
+inline constexpr bool is_by_single_rows =
+    (RowwiseLoss<Op> || RowwiseMetric<Op>) && (HasRows<Op> || positions_of(out).size() == 1);
+template <class L, Shape out>
+inline constexpr bool loss_is_by_rows =
+    is_by_single_rows<std::remove_cvref_t<decltype(std::declval<const L&>().op(out))>, out> &&
+    L::accepts(shape(out.channels())) &&
+    weighed_positions<L>(out).size() == positions_of(out).size();
+template <class M, class Target, Shape out>
+inline constexpr bool metric_is_by_rows =
+    is_by_single_rows<
+        std::remove_cvref_t<decltype(std::declval<const M&>().template op<Target>(out))>, out> &&
+    M::template accepts<Target>(shape(out.channels()));
+template <class Target, Shape out, class M, class... Ms>
+constexpr auto metric_not_by_rows() {
+  if constexpr (!metric_is_by_rows<M, Target, out>)
+    return std::type_identity<NotByRows<M>>();
+  else if constexpr (sizeof...(Ms) > 0)
+    return metric_not_by_rows<Target, out, Ms...>();
+  else
+    return std::type_identity<Sound>();
+}
+/// The first fault of a model whose network may end in InBlocks.
+template <class N, class D, class L, class... Ms>
+constexpr auto blocks_verdict() {
+  if constexpr (!N::graph.ends_in_blocks())
+    return std::type_identity<Sound>();
+  else if constexpr (!HostDevice<D>)
+    return std::type_identity<NoBlocks<D>>();
+  else if constexpr (!loss_is_by_rows<L, N::output_shape>)
+    return std::type_identity<NotByRows<L>>();
+  else if constexpr (sizeof...(Ms) > 0)
+    return metric_not_by_rows<typename L::target_type, N::output_shape, Ms...>();
+  else
+    return std::type_identity<Sound>();
+}
+
 /// The first fault of a model with a loss or metrics of outputs by name; in heads.hpp, which
 /// <lockstep/heads.hpp> includes.
 template <class N, class S, class L, class O, class... Ms>
@@ -196,6 +247,10 @@ constexpr auto verdict_of() {
     return std::type_identity<LossDoesNotFit<N, L>>();
   } else if constexpr (!(MetricOf<Ms, typename L::target_type, N::output_shape> && ...)) {
     return metric_does_not_fit<typename L::target_type, N::output_shape, Ms...>();
+  } else if constexpr (!std::same_as<typename decltype(blocks_verdict<N, typename S::device, L,
+                                                                      Ms...>())::type,
+                                     Sound>) {
+    return blocks_verdict<N, typename S::device, L, Ms...>();
   } else {
     using D = typename S::device;
     using Plan = PlanOf<N, D>;

@@ -55,6 +55,7 @@ constexpr std::uint64_t hash_of_layers() {
       hash = mix(hash, static_cast<std::uint64_t>(v));
     if (n.first >= 0) hash = mix(hash, static_cast<std::uint64_t>(n.first));
     if (n.is_frozen) hash = mix(hash, ~std::uint64_t{0});
+    if (n.in_blocks) hash = mix(hash, Net::graph.block_rows + 1);
     add_shape(Net::graph.value[n.out]);
   }
   return hash;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -188,7 +189,11 @@ struct WorkSize {
     const bool backward = pass == WorkPass::backward;
     const double y = size_of(Net::graph.value[s.out]), w = static_cast<double>(s.w_count),
                  state = static_cast<double>(s.state_count);
-    double values = y, weights = w + 2 * state, flops = flops_of<Net>(s);
+    double values = y, weights = w + 2 * state, flops = flops_of<Net>(s), blocks = 1;
+    if (s.in_blocks)
+      blocks = std::max(
+          1.0, std::ceil(examples / slices * static_cast<double>(plan.blocks.rows_per_example) /
+                         static_cast<double>(plan.blocks.rows)));
     for (std::size_t k = s.operands_begin; k < s.operands_end; ++k) {
       const PlacedOperand& o = plan.operand[k];
       // Gradients in and out. A second gradient of a value is added to the first by a separate
@@ -202,7 +207,7 @@ struct WorkSize {
       flops *= backward_factor(s);
     }
     row.bytes += examples * (activation * values + static_cast<double>(needs.saved)) +
-                 slices * (element * weights + static_cast<double>(needs.once));
+                 slices * (blocks * element * weights + static_cast<double>(needs.once));
     row.flops += examples * flops;
   }
 

@@ -272,8 +272,9 @@ class DeviceReplica {
  protected:
   /// The outputs of a slice, and the destinations of its loss, metrics and gradient.
   struct Scored {
-    const T* y;                ///< (examples, output)
+    const T* y;                ///< (examples, output); null in blocks
     const LoadedBatch& batch;  ///< targets and sample weights
+    const StepContext& step;   ///< of forward
     T* gradient;               ///< of the loss with respect to y; null if not needed
     double scale;              ///< of that gradient: loss scale / ReplicaStep::examples
     double* sums;              ///< the slice's part of sums_
@@ -286,6 +287,9 @@ class DeviceReplica {
   void evaluate(const ReplicaStep<D>& s, Score score);
   void predict(T* out, const LoadedBatch& batch, std::uint64_t seed,
                const ReplicaContext<D>& replica);
+  /// The same for a network whose output is computed in blocks.
+  void predict_in_blocks(T* out, LoadedBatch batch, std::uint64_t seed,
+                         const ReplicaContext<D>& replica);
   LoadedBatch on_device(LoadedBatch batch, const ReplicaContext<D>& replica);
   /// The network's input, which is the first field.
   static const T* input_of(const LoadedBatch& batch) { return batch.rows<T>(0); }
@@ -335,9 +339,13 @@ class DeviceReplica {
   void begin_exchange() {
     if (exchanges_) begin(WorkPass::exchange, "gradients");
   }
-  const T* infer(const LoadedBatch& batch, std::uint64_t seed, const ReplicaContext<D>& replica);
-  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, T* gradient,
-                   double examples, Score score);
+  const T* infer(const LoadedBatch& batch, const StepContext& context);
+  static StepContext inference(const LoadedBatch& batch, std::uint64_t seed,
+                               const ReplicaContext<D>& replica) {
+    return {batch.slice, false, seed, 0, replica.group};
+  }
+  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, const StepContext& context,
+                   T* gradient, double examples, Score score);
   void add_penalties();
   /// Calls `wait`. If it throws, a pending transfer failed and the contents of sums_ are undefined,
   /// so the next step clears the buffer.
@@ -504,7 +512,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
     engine_.prepare(context.count);
     const T* const x = input_of(batch);
     const T* const y = engine_.forward(x, context);
-    score_slice(i, y, batch, engine_.output_gradient(), s.examples, score);
+    score_slice(i, y, batch, context, engine_.output_gradient(), s.examples, score);
     s.note(Phase::backward);
     engine_.backward(
         x, context,
@@ -594,7 +602,8 @@ void DeviceReplica<D, U>::evaluate(const ReplicaStep<D>& s, Score score) {
   for (std::size_t i = 0; i < slices_; ++i) {
     const LoadedBatch batch = on_device(s.slice(i), s.replica);
     if (is_idle(batch.slice.count)) continue;
-    score_slice(i, infer(batch, s.seed, s.replica), batch, nullptr, s.examples, score);
+    const StepContext context = inference(batch, s.seed, s.replica);
+    score_slice(i, infer(batch, context), batch, context, nullptr, s.examples, score);
   }
   exchange_sums(s.replica, {});
   begin_work(*context_, {});
@@ -606,9 +615,26 @@ void DeviceReplica<D, U>::predict(T* out, const LoadedBatch& batch, std::uint64_
                                   const ReplicaContext<D>& replica) {
   trains_ = false;
   const WorkWithin within(*context_, {});
-  const T* const y = infer(on_device(batch, replica), seed, replica);
+  const T* const y = infer(on_device(batch, replica), inference(batch, seed, replica));
   context_->download(reinterpret_cast<std::byte*>(out), reinterpret_cast<const std::byte*>(y),
                      batch.slice.count * plan_->engine.output * sizeof(T));
+  begin_work(*context_, {});
+  context_->synchronize();
+}
+
+template <class D, class U>
+void DeviceReplica<D, U>::predict_in_blocks(T* out, LoadedBatch batch, std::uint64_t seed,
+                                            const ReplicaContext<D>& replica) {
+  trains_ = false;
+  const WorkWithin within(*context_, {});
+  batch = on_device(batch, replica);
+  const StepContext context = inference(batch, seed, replica);
+  infer(batch, context);
+  const std::size_t width = plan_->engine.blocks.width;
+  engine_.each_block(input_of(batch), context, false, [&](const Slice& rows, const T* y, T*) {
+    context_->download(reinterpret_cast<std::byte*>(out + rows.first * width),
+                       reinterpret_cast<const std::byte*>(y), rows.count * width * sizeof(T));
+  });
   begin_work(*context_, {});
   context_->synchronize();
 }
@@ -736,17 +762,17 @@ auto DeviceReplica<D, U>::on_device(LoadedBatch batch, const ReplicaContext<D>& 
 }
 
 template <class D, class U>
-auto DeviceReplica<D, U>::infer(const LoadedBatch& batch, std::uint64_t seed,
-                                const ReplicaContext<D>& replica) -> const T* {
+auto DeviceReplica<D, U>::infer(const LoadedBatch& batch, const StepContext& context) -> const T* {
   engine_.prepare(batch.slice.count);
-  return engine_.forward(input_of(batch), StepContext{batch.slice, false, seed, 0, replica.group});
+  return engine_.forward(input_of(batch), context);
 }
 
 template <class D, class U>
 void DeviceReplica<D, U>::score_slice(std::size_t i, const T* y, const LoadedBatch& batch,
-                                      T* gradient, double examples, Score score) {
+                                      const StepContext& context, T* gradient, double examples,
+                                      Score score) {
   begin(WorkPass::loss, "loss");
-  score({y, batch, gradient, examples > 0 ? loss_scale_.value() / examples : 0,
+  score({y, batch, context, gradient, examples > 0 ? loss_scale_.value() / examples : 0,
          sums_.data() + (first_slice_ + i) * plan_->sums});
 }
 

@@ -80,7 +80,9 @@ class Replica : public DeviceReplica<D, U> {
   /// without `optimizer` it has not.
   void gradients_of(const ReplicaStep<D>& s, const StepLoss<L>& loss,
                     const std::tuple<Ms...>& metrics, const O* optimizer) {
-    const auto score_it = [&](const Scored& scored) { score(scored, loss, metrics); };
+    const auto score_it = [&](const Scored& scored) {
+      score(this->engine_, scored, loss, metrics);
+    };
     if (optimizer == nullptr) return this->train(s, score_it, {});
     UpdateInBackward update_in_backward{*this, *optimizer, Base::rate_of(s.requests, s.rate),
                                         s.step + 1};
@@ -89,16 +91,27 @@ class Replica : public DeviceReplica<D, U> {
   /// The same for a loss that the program has computed: `dy` are its derivatives by the outputs of
   /// the process' share of the batch, whose first example is the one numbered `first`.
   [[gnu::cold]] void gradients_from(const ReplicaStep<D>& s, const T* dy, std::size_t first) {
-    const auto upload = [&](const Scored& scored) {
-      if (scored.gradient == nullptr) return;  // no layer computes
-      constexpr std::size_t width = Net::output_shape.size();
-      const Slice part{scored.batch.slice.first - first, scored.batch.slice.count};
+    const auto copy = [&](T* gradient, Slice part, std::size_t width) {
       std::vector<T> scaled(dy + part.first * width, dy + (part.first + part.count) * width);
       for (T& v : scaled) v = static_cast<T>(static_cast<double>(v) * this->loss_scale_.value());
-      this->context_->upload(reinterpret_cast<std::byte*>(scored.gradient),
+      this->context_->upload(reinterpret_cast<std::byte*>(gradient),
                              reinterpret_cast<const std::byte*>(scaled.data()),
                              scaled.size() * sizeof(T));
       wait_for(*this->context_);
+    };
+    const auto upload = [&](const Scored& scored) {
+      if (scored.gradient == nullptr) return;  // no layer computes
+      const Slice part{scored.batch.slice.first - first, scored.batch.slice.count};
+      if constexpr (in_blocks) {
+        constexpr std::size_t width = score_shape.size(), rows = Net::output_shape.size() / width;
+        this->engine_.each_block(this->input_of(scored.batch), scored.step, true,
+                                 [&](const Slice& block, const T*, T* gradient) {
+                                   copy(gradient, {part.first * rows + block.first, block.count},
+                                        width);
+                                 });
+      } else {
+        copy(scored.gradient, part, Net::output_shape.size());
+      }
     };
     this->train(s, upload, {});
   }
@@ -110,13 +123,16 @@ class Replica : public DeviceReplica<D, U> {
 
   /// Forward, loss and metrics of each slice, then the exchange of the sums.
   void test(const ReplicaStep<D>& s, const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
-    this->evaluate(s, [&](const Scored& scored) { score(scored, loss, metrics); });
+    this->evaluate(s, [&](const Scored& scored) { score(this->engine_, scored, loss, metrics); });
   }
 
   /// Writes the outputs of a slice, (examples, output), to `out` on the host.
   void predict_to(T* out, const LoadedBatch& batch, std::uint64_t seed,
                   const ReplicaContext<D>& replica) {
-    this->predict(out, batch, seed, replica);
+    if constexpr (in_blocks)
+      this->predict_in_blocks(out, batch, seed, replica);
+    else
+      this->predict(out, batch, seed, replica);
   }
 
   /// The optimizer's update of the weights, unless backward has made it, and the passes of its
@@ -177,7 +193,8 @@ class Replica : public DeviceReplica<D, U> {
     const T* const x = this->input_of(batch);
     const T* const y = engine.forward(x, context);
     const double scale = this->loss_scale_.value();
-    score({y, batch, engine.output_gradient(), examples > 0 ? scale / examples : 0,
+    score(engine,
+          {y, batch, context, engine.output_gradient(), examples > 0 ? scale / examples : 0,
            input_sums_.data()},
           loss, metrics);
     engine.backward(x, context, [](const Bucket&) {});
@@ -225,6 +242,10 @@ class Replica : public DeviceReplica<D, U> {
   }
   using Layout = BatchLayout<Net, L>;
   using Masks = OutputMasks<Net, Layout>;
+  /// Whether the output is computed in blocks; the loss and the metrics then read single rows.
+  static constexpr bool in_blocks = Net::graph.ends_in_blocks();
+  static constexpr Shape score_shape =
+      in_blocks ? shape(Net::output_shape.channels()) : Net::output_shape;
   static constexpr auto& layout = PlanOf<Net, D>::plan;
   static constexpr std::span<const Node> nodes{Net::graph.node.data(),
                                                static_cast<std::size_t>(Net::graph.nodes)};
@@ -332,44 +353,77 @@ class Replica : public DeviceReplica<D, U> {
     return at;
   }();
 
-  /// Computes the loss and the metrics of a slice's outputs, and the loss' gradient if wanted. One
-  /// kernel does all of them where the device has such a kernel (ScoresTogether).
-  void score(const Scored& s, const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
-    const std::size_t count = s.batch.slice.count;
-    const Target* const target = s.batch.template rows<Target>(Layout::target);
+  /// Computes the loss and the metrics of a slice's outputs, and the loss' gradient if wanted;
+  /// `engine` has just run forward.
+  void score([[maybe_unused]] PlanEngine<D>& engine, const Scored& s, const StepLoss<L>& loss,
+             const std::tuple<Ms...>& metrics) {
     const T* const weight = s.batch.template rows<T>(Layout::weight);
-    // Those of the loss, and what means have without sample weights.
-    const T *masked = weight, *mask = nullptr;
+    Outputs all{
+        s.y,     s.gradient,         s.batch.template rows<Target>(Layout::target), weight, weight,
+        nullptr, s.batch.slice.count};
     if constexpr (Masks::exist) {
       Masks::write(s.batch, weight, masked_);
-      masked = mask = masked_.data();
+      all.masked = all.mask = masked_.data();
       if (weight != nullptr && ((reads_output_mask<Ms> && !is_weighted_metric<Ms>) || ...)) {
         Masks::template write<T>(s.batch, nullptr, mask_);
-        mask = mask_.data();
+        all.mask = mask_.data();
       }
     }
+    if constexpr (in_blocks) {
+      constexpr std::size_t rows = Net::output_shape.size() / score_shape.size(),
+                            target = L::target_shape(score_shape).size();
+      double sum = 0;  // the loss of an example is the mean over its rows
+      engine.each_block(this->input_of(s.batch), s.step, s.gradient != nullptr,
+                        [&](const Slice& block, const T* y, T* dy) {
+                          this->begin(WorkPass::loss, "loss");
+                          const auto of_block = [&](const T* w) {
+                            return w != nullptr ? w + block.first : nullptr;
+                          };
+                          score_outputs(
+                              {y, dy, all.target + block.first * target, of_block(all.weight),
+                               of_block(all.masked), of_block(all.mask), block.count},
+                              s.scale / rows, &sum, s.sums, loss, metrics);
+                        });
+      *s.sums += sum / rows;
+    } else {
+      score_outputs(all, s.scale, s.sums, s.sums, loss, metrics);
+    }
+  }
+
+  /// `count` examples, or rows of a block, with their targets. `weight` are the sample weights, `masked`
+  /// the same with the mask of the output, `mask` that mask; null: all are 1.
+  struct Outputs {
+    const T* y;
+    T* gradient;
+    const Target* target;
+    const T *weight, *masked, *mask;
+    std::size_t count;
+  };
+  /// One kernel computes the loss and the metrics where the device has such a kernel
+  /// (ScoresTogether). Adds the loss to *sum, and the metrics to their parts of a slice's `sums`.
+  void score_outputs(const Outputs& o, double scale, double* sum, double* sums,
+                     const StepLoss<L>& loss, const std::tuple<Ms...>& metrics) {
     using Labels = typename L::target_type;
-    const auto loss_op = loss.op(Net::output_shape);
+    const auto loss_op = loss.op(score_shape);
     using LossOp = std::remove_cvref_t<decltype(loss_op)>;
-    constexpr std::size_t weights = Layout::weight_shape.size();
-    const LossIo<D, Labels> loss_io{*this->context_, count,  s.y,    target, s.gradient,
-                                    s.scale,         s.sums, masked, weights};
+    constexpr std::size_t weights = in_blocks ? 1 : Layout::weight_shape.size();
+    const LossIo<D, Labels> loss_io{*this->context_, o.count, o.y,      o.target, o.gradient,
+                                    scale,           sum,     o.masked, weights};
     // Together is a template parameter since clang 14 instantiates discarded branches in a lambda
     // otherwise.
     [&]<class Together, std::size_t... I>(Together, std::index_sequence<I...>) {
-      const auto ops =
-          std::make_tuple(std::get<I>(metrics).template op<Labels>(Net::output_shape)...);
+      const auto ops = std::make_tuple(std::get<I>(metrics).template op<Labels>(score_shape)...);
       using OpList = std::remove_const_t<decltype(ops)>;
       const auto io_of = [&]<class M>(std::size_t at, const M*) {
         const bool reads_mask = Masks::exist && reads_output_mask<M>;
-        const T* const its = is_weighted_metric<M> ? (reads_mask ? masked : weight)
-                             : reads_mask          ? mask
+        const T* const its = is_weighted_metric<M> ? (reads_mask ? o.masked : o.weight)
+                             : reads_mask          ? o.mask
                                                    : nullptr;
         return MetricIo<D, Labels>{*this->context_,
-                                   count,
-                                   s.y,
-                                   target,
-                                   s.sums + at,
+                                   o.count,
+                                   o.y,
+                                   o.target,
+                                   sums + at,
                                    its,
                                    is_weighted_metric<M> || reads_mask ? weights : 1};
       };
