@@ -87,12 +87,12 @@ TEST_CASE("a padded step repeats the state on a GPU") {
 }
 
 TEST_CASE("activations whose numbers share a name must be equal") {
-  testing::TestGpu gpu;
   using O = ls::LSTMOp<ls::LeakyReLUOp, ls::LeakyReLUOp>;
   O op{{ls::shape(2, 3), 4, true}, {}, {}};
   op.activation.slope = op.recurrent_activation.slope = 0.2f;
   ls::Philox g(4);
   testing::check_against_reference(op, 2, rnn::numbers_of(op, 2, g));
+  testing::TestGpu gpu;
   op.activation.slope = 0.1f;
   CHECK_THROWS_AS(testing::run<ls::Cuda>(op, 2, rnn::numbers_of(op, 2, g)), ls::UsageError);
 }
