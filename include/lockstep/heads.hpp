@@ -1,6 +1,6 @@
 /// \file
 /// Networks with several outputs: losses, metrics and data by name. Include lockstep.hpp and a
-/// device in host memory as well.
+/// device as well.
 #pragma once
 
 #include "lockstep/core/compiler.hpp"

@@ -1,4 +1,4 @@
-// expect: lockstep::Losses: a device without host memory, such as ls::Cuda, computes one loss only
+// expect: lockstep::Kernel: 'Op' has no kernel for device 'D'
 #include "../archetypes/archetypes.hpp"
 #include "lockstep/heads.hpp"
 #include "lockstep/lockstep.hpp"

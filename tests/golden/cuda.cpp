@@ -3,11 +3,13 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 
+#include "golden/heads.hpp"
 #include "golden/layers.hpp"
 #include "golden/losses.hpp"
 #include "golden/metrics.hpp"
 #include "golden/mirrored.hpp"
 #include "golden/optimizers.hpp"
+#include "golden/recurrent.hpp"
 #include "golden/training.hpp"
 #include "golden/weighted.hpp"
 #include "lockstep/cuda.hpp"
@@ -55,6 +57,16 @@ TEST_CASE("Cuda's optimizers move the weights as Keras' do", "[golden]") {
 TEST_CASE("Cuda's layers have Keras' outputs and gradients", "[golden]") {
   const testing::TestGpu gpu;
   golden::meets_layers<Cuda>();
+}
+
+TEST_CASE("Cuda's recurrent layers have Keras' outputs and gradients", "[golden]") {
+  const testing::TestGpu gpu;
+  golden::meets_recurrent<Cuda>();
+}
+
+TEST_CASE("networks with several losses on Cuda train as simulated", "[golden]") {
+  const testing::TestGpu gpu;
+  golden::meets_heads(lockstep::OneDevice<Cuda>{}, golden::tolerance<Cuda>);
 }
 
 TEST_CASE("Cuda's activations have Keras' outputs and gradients", "[golden]") {

@@ -435,7 +435,7 @@ constexpr auto fault_of_heads() {
 /// each output, or each of its positions, in that order. `examples` makes these rows from fields
 /// with names.
 ///
-/// Runs on devices in host memory. \throws UsageError for options out of their range.
+/// \throws UsageError for options out of their range.
 /// \code
 ///   ls::Model model{TwoTowers{}, strategy,
 ///                   ls::Losses{ls::Head<"digit", ls::SparseCategoricalCrossentropy>{

@@ -18,6 +18,9 @@ namespace lockstep::detail::cuda {
 /// - `Four`: four activations, loaded or stored at once.
 /// - `Target`: an element of the targets of a loss or metric: int with the define LABELS, else
 ///   float. `is_ignored(t)`: whether it is the label IGNORED, with the define IGNORES.
+/// - `P_AT(i)`, `T_AT(i)`, `W_AT(i)`: the place of element i of the predictions, targets and sample
+///   weights, which with the define PLACED are parts of longer rows; `Given`: an element of the targets
+///   there. `TargetsAt<n> target(t, i)`: n targets from the i-th on, for a function of `Target`.
 /// - `block_sum(x)`: the sum over the block, bitwise reproducible. All threads must call it and all
 ///   get the result. Blocks consist of whole warps.
 /// - `warp_max(x)`: the maximum over the warp, ignoring NaN. `warp_argmax(v, n, lane)`: the index
@@ -164,6 +167,32 @@ typedef int Target;
 #else
 typedef float Target;
 #endif
+#ifdef PLACED
+// Of one of several outputs: an example has a part of each of three rows, PITCH elements apart. Labels
+// are whole numbers in float.
+typedef float Given;
+#define P_AT(i) ((i) / P_EACH * P_PITCH + (i) % P_EACH)
+#define T_AT(i) ((i) / T_EACH * T_PITCH + (i) % T_EACH)
+#define W_AT(i) ((i) / W_EACH * W_PITCH + (i) % W_EACH)
+#else
+typedef Target Given;
+#define P_AT(i) (i)
+#define T_AT(i) (i)
+#define W_AT(i) (i)
+#endif
+template <int N>
+struct TargetsAt {
+#if defined(PLACED) && LABELS
+  Target at[N];
+  __device__ TargetsAt(const Given* t, i64 i) {
+    for (int k = 0; k < N; ++k) at[k] = (Target)t[T_AT(i) + k];
+  }
+#else
+  const Target* at;
+  __device__ TargetsAt(const Given* t, i64 i) : at(t + T_AT(i)) {}
+#endif
+  __device__ operator const Target*() const { return at; }
+};
 __device__ inline bool is_ignored(const Target* t) {
 #if LABELS && IGNORES
   return *t == IGNORED;

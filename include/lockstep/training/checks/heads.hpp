@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "lockstep/concepts/device.hpp"
 #include "lockstep/concepts/heads.hpp"
 #include "lockstep/concepts/outputs.hpp"
 #include "lockstep/core/type_list.hpp"
@@ -68,12 +67,6 @@ struct OnWithoutLosses {
                 "the whole network; write ls::Losses{ls::Head<\"output\", loss>{}}, or the metric "
                 "without ls::On");
 };
-template <class D>
-struct LossesOnDevice {
-  static_assert(always_false<D>,
-                "lockstep::Losses: a device without host memory, such as ls::Cuda, computes one "
-                "loss only; use ls::Cpu, or write one loss for the whole output row");
-};
 
 /// The error for the first metric that is not of an output.
 template <class N, class M, class... Ms>
@@ -117,8 +110,6 @@ struct HeadsVerdict {
       using Fault = typename decltype(L::template fault<N>())::type;
       if constexpr (!std::is_void_v<Fault>) {
         return std::type_identity<Fault>();
-      } else if constexpr (!HostDevice<typename S::device>) {
-        return std::type_identity<LossesOnDevice<typename S::device>>();
       } else if constexpr (!(is_of_output<N, Ms>() && ...)) {
         return no_metric_of_output<N, Ms...>();
       } else {

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "lockstep/concepts/loss.hpp"
 #include "lockstep/concepts/strategy.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/loader.hpp"
@@ -92,8 +94,8 @@ class DeviceBatches {
 };
 
 /// This process' share of the batches of `data`, with sample weights if the data or `classes` have
-/// any. `what` begins the message for empty data: "fit: the training". Without `may_reside` they
-/// are in host memory. \throws UsageError if the data do not fit the model.
+/// any. `what` begins the message for empty data: "fit: the training". Without `may_reside`, or if the
+/// loss is for several outputs, whose examples the host counts, they are in host memory. \throws UsageError if the data do not fit the model.
 template <bool may_reside = true, class Replicas, class Data>
 auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {
@@ -102,7 +104,8 @@ auto batches_over(Replicas& replicas, const Data& data, const char* what,
   if (has_weights<Data> || !classes.empty())
     check_weighs<Network, typename Replicas::device, Loss>();
   check_data<Network, Loss>(data, what);
-  if constexpr (may_reside && can_reside<typename Replicas::device, Data>)
+  if constexpr (may_reside && std::same_as<StepLoss<Loss>, Loss> &&
+                can_reside<typename Replicas::device, Data>)
     return DeviceBatches<Replicas, Data>(data, replicas, classes);
   else
     return host_batches(data, replicas, classes);

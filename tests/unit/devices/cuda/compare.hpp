@@ -31,7 +31,8 @@ void check_against_reference(const O& op, std::size_t count, const Numbers& n, d
     const double size = norm(as<float>(expected.dx));
     CHECK(relative_error(result.y, expected.y) < tolerance);
     CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) < tolerance);
-    CHECK(relative_error(result.dx2, expected.dx2) < tolerance);
+    if (lockstep::detail::has_gradient(op, 1))
+      CHECK(relative_error(result.dx2, expected.dx2) < tolerance);
     CHECK(relative_error(result.dw, expected.dw) < tolerance);
   }
 }
@@ -59,7 +60,8 @@ void check_mixed(const O& op, std::size_t count, Numbers n, std::size_t rounded_
     const double size = norm(as<float>(expected.dx));
     CHECK(relative_error(result.y, expected.y) < allowed);
     CHECK(relative_error(result.dx, expected.dx) * (size < floor ? size / floor : 1) < allowed);
-    CHECK(relative_error(result.dx2, expected.dx2) < allowed);
+    if (lockstep::detail::has_gradient(op, 1))
+      CHECK(relative_error(result.dx2, expected.dx2) < allowed);
     CHECK(relative_error(result.dw, expected.dw) < dw_allowed);
   }
 }

@@ -29,39 +29,110 @@ namespace lockstep {
 namespace detail::cuda {
 
 inline constexpr char loss_text[] = R"cuda(
-// sum += the weighted loss / of_sum; weights += the sample weights / of_weights, unless null. One
-// sample weight belongs to WEIGHED rows, or elements.
-KERNEL(loss)(const float* p, const Target* t, float* g, const float* w, double scale, double* sum,
-             double* weights, double of_sum, double of_weights, Sums* workspace, i64 count) {
-  double x[2] = {0, 0};
+// Weights of classes in training: `count` classes in ascending order, then their weights.
+struct Classes {
+  const double* table;
+  int count;
+};
+#ifdef PLACED
+// The weight of the class of `targets` targets: of a number, or of the place of the first maximum.
+__device__ inline double class_weight(Classes classes, const Given* t, int targets) {
+  if (classes.count == 0) return 1;
+  double number = rint((double)t[0]);
+  if (targets > 1) {
+    int most = 0;
+    for (int k = 1; k < targets; ++k)
+      if (t[k] > t[most]) most = k;
+    number = most;
+  }
+  for (int c = 0; c < classes.count; ++c)
+    if (classes.table[c] == number) return classes.table[classes.count + c];
+  return 1;
+}
+#else
+__device__ inline double class_weight(Classes, const Given*, int) { return 1; }
+#endif
+#ifndef MASKS_ROWS
+#define MASKS_ROWS 0
+#endif
+
+// x[0] += the weighted losses, x[1] += the sample weights. One of these belongs to WEIGHED rows, or
+// elements. With MASKS_ROWS, rows of weight 0 may have any prediction.
+__device__ inline void add_losses(double (&x)[2], const float* p, const Given* t, float* g,
+                                  const float* w, double scale, Classes classes, i64 count) {
 #ifdef ELEMENTWISE
   const double share = scale / SIZE;
   for (i64 i = INDEX; i < count * SIZE; i += STRIDE) {
-    const double weight = w ? w[i / WEIGHED] : 1.0;
-    const Term one = term(p[i], t[i]);
-    if (g) g[i] = (float)(weight * share) * one.slope;
+    double weight = w ? w[W_AT(i / WEIGHED)] : 1.0;
+    if (MASKS_ROWS && weight == 0) {
+      if (g) g[P_AT(i)] = 0;
+      continue;
+    }
+    weight *= class_weight(classes, t + T_AT(i / WEIGHED * WEIGHED), WEIGHED);
+    const Term one = term(p[P_AT(i)], t[T_AT(i)]);
+    if (g) g[P_AT(i)] = (float)(weight * share) * one.slope;
     x[0] += weight * one.value;
     x[1] += i % WEIGHED == 0 ? weight : 0;
   }
 #else
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
-    if (is_ignored(t + n * TARGETS)) {
-      if (g) clear_row(g + n * SIZE, lane);
+    const TargetsAt<TARGETS> target(t, n * TARGETS);
+    float* const slopes = g ? g + P_AT(n * SIZE) : 0;
+    double weight = w ? w[W_AT(n / WEIGHED)] : 1.0;
+    if (is_ignored(target) || (MASKS_ROWS && weight == 0)) {
+      if (g) clear_row(slopes, lane);
       continue;
     }
-    const double weight = w ? w[n / WEIGHED] : 1.0;
-    const float one = row(p + n * SIZE, t + n * TARGETS, g ? g + n * SIZE : 0,
-                          (float)(weight * scale), lane);
+    weight *= class_weight(classes, t + T_AT(n * TARGETS), TARGETS);
+    const float one = row(p + P_AT(n * SIZE), target, slopes, (float)(weight * scale), lane);
     x[0] += lane == 0 ? weight * one : 0;
     x[1] += lane == 0 ? weight : 0;
   }
 #endif
+}
+
+// sum += the weighted loss / of_sum; weights += the sample weights / of_weights, unless null.
+KERNEL(loss)(const float* p, const Given* t, float* g, const float* w, double scale, double* sum,
+             double* weights, double of_sum, double of_weights, Sums* workspace, i64 count) {
+  double x[2] = {0, 0};
+  const Classes none = {0, 0};
+  add_losses(x, p, t, g, w, scale, none, count);
   if (!grid_sum(x, workspace) || threadIdx.x != 0) return;
   *sum += x[0] / of_sum;
   if (weights) *weights += x[1] / of_weights;
 }
 )cuda";
+
+/// Where the parts of an example lie, of a loss or metric of one of several outputs: elements of a
+/// part, and the distance of two examples.
+struct RowPlace {
+  std::size_t predictions = 0, prediction_row = 0, targets = 0, target_row = 0, weights = 1,
+              weight_row = 1;
+
+  /// Appends the defines of P_AT, T_AT and W_AT.
+  template <std::size_t N>
+  std::array<Define, N + 7> placed(const std::array<Define, N>& defines) const {
+    std::array<Define, N + 7> all{};
+    std::copy(defines.begin(), defines.end(), all.begin());
+    const std::array<Define, 7> own{Define("PLACED", 1),
+                                    Define("P_EACH", predictions),
+                                    Define("P_PITCH", prediction_row),
+                                    Define("T_EACH", targets),
+                                    Define("T_PITCH", target_row),
+                                    Define("W_EACH", weights),
+                                    Define("W_PITCH", weight_row)};
+    std::copy(own.begin(), own.end(), all.begin() + N);
+    return all;
+  }
+};
+/// The place of rows that follow each other.
+struct RowsInOrder {
+  template <std::size_t N>
+  const std::array<Define, N>& placed(const std::array<Define, N>& defines) const {
+    return defines;
+  }
+};
 
 /// Appends the type of the targets and the sizes to a text's defines.
 template <class Op, std::size_t N>
@@ -98,17 +169,17 @@ struct RowsOf {
 };
 
 /// Adds the losses of a batch to `sum`, and the sample weights to `weights` unless that is null.
-template <class Op, class D>
-void add_losses(const Op& whole, const LossIo<D, typename Op::target_type>& io, double* weights) {
+template <class Op, class D, class Target, class Place = RowsInOrder>
+void add_losses(const Op& whole, const LossIo<D, Target>& io, double* weights,
+                const Place& place = {}) {
   if (io.count == 0) return;
   const RowsOf<Op> row(whole, is_by_rows<Op>);
   const Op& op = row.op;
   const std::size_t parts = is_elementwise_loss<Op> ? op.size() : row.rows;
   const std::size_t weighed = parts / io.weights;
   // As on the host: a metric with a weight per row adds rows, otherwise means of examples.
-  const std::size_t of_sum = weights != nullptr && io.weights > 1
-                                 ? (is_elementwise_loss<Op> ? weighed : 1)
-                                 : parts;
+  const std::size_t of_sum =
+      weights != nullptr && io.weights > 1 ? (is_elementwise_loss<Op> ? weighed : 1) : parts;
   const std::size_t of_weights = io.weights > 1 || is_elementwise_loss<Op> ? 1 : row.rows;
   constexpr Source source{"loss", loss_text, CudaText<Op>::functions};
   auto& context = io.device;
@@ -116,7 +187,7 @@ void add_losses(const Op& whole, const LossIo<D, typename Op::target_type>& io, 
   const Grid grid = is_elementwise_loss<Op> ? SumWorkspace::grid(io.count * op.size())
                                             : SumWorkspace::grid(rows, 8);
   const auto defines =
-      with_define(row_defines(op, CudaText<Op>::defines(op)), {"WEIGHED", weighed});
+      place.placed(with_define(row_defines(op, CudaText<Op>::defines(op)), {"WEIGHED", weighed}));
   context.launch(context.kernel(source, "loss", defines), grid, io.prediction, io.target,
                  io.gradient, io.weight, io.scale / static_cast<double>(row.rows), io.sum, weights,
                  static_cast<double>(of_sum), static_cast<double>(of_weights),
@@ -141,14 +212,15 @@ template <class LossOp, class Precision>
 struct Kernel<MeanOfOp<LossOp>, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   using D = BasicCuda<Precision>;
-  using Target = typename LossOp::target_type;
   static constexpr bool weighs = true;
   /// A loss as a metric: (sum of losses, sum of weights).
-  static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io) {
+  template <class Target, class Place = detail::cuda::RowsInOrder>
+  static void run(const MeanOfOp<LossOp>& op, const MetricIo<D, Target>& io,
+                  const Place& place = {}) {
     detail::cuda::add_losses(op.loss,
                              LossIo<D, Target>{io.device, io.count, io.prediction, io.target,
                                                nullptr, 1, io.state, io.weight, io.weights},
-                             io.state + 1);
+                             io.state + 1, place);
   }
 };
 

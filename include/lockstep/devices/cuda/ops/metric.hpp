@@ -30,15 +30,16 @@ namespace detail::cuda {
 inline constexpr char metric_text[] = R"cuda(
 // state += the weighted sum of all rows; only lane 0 of each warp accumulates. One sample weight
 // belongs to WEIGHED rows.
-KERNEL(metric)(const float* p, const Target* t, const float* w, double* state, Sums* workspace,
+KERNEL(metric)(const float* p, const Given* t, const float* w, double* state, Sums* workspace,
                i64 count) {
   double x[STATE] = {};
   const int lane = threadIdx.x % 32;
   for (i64 n = INDEX / 32; n < count; n += STRIDE / 32) {
-    if (is_ignored(t + n * TARGETS)) continue;
+    const TargetsAt<TARGETS> target(t, n * TARGETS);
+    if (is_ignored(target)) continue;
     double part[STATE];
-    row(p + n * SIZE, t + n * TARGETS, part, lane);
-    const double weight = w ? w[n / WEIGHED] : 1.0;
+    row(p + P_AT(n * SIZE), target, part, lane);
+    const double weight = w ? w[W_AT(n / WEIGHED)] : 1.0;
     for (int k = 0; k < STATE; ++k)
       if (lane == 0) x[k] += weight * part[k];
   }
@@ -55,8 +56,9 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
   /// Adds a batch to the state, in one launch.
-  static void run(const Op& whole,
-                  const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+  template <class Target, class Place = detail::cuda::RowsInOrder>
+  static void run(const Op& whole, const MetricIo<BasicCuda<Precision>, Target>& io,
+                  const Place& place = {}) {
     using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
     static_assert(CudaText<Op>::state <= SumWorkspace::max_sums);
@@ -64,11 +66,10 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
                                           CudaText<Op>::functions};
     const detail::cuda::RowsOf<Op> row(whole, is_by_rows<Op> || io.weights > 1);
     const std::size_t rows = io.count * row.rows;
-    const auto defines = detail::cuda::with_define(
-        detail::cuda::with_define(
-            detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
-            {"STATE", CudaText<Op>::state}),
-        {"WEIGHED", row.rows / io.weights});
+    const auto defines = place.placed(detail::cuda::with_define(
+        detail::cuda::with_define(detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
+                                  {"STATE", CudaText<Op>::state}),
+        {"WEIGHED", row.rows / io.weights}));
     io.device.launch(io.device.kernel(source, "metric", defines), SumWorkspace::grid(rows, 8),
                      io.prediction, io.target, io.weight, io.state,
                      io.device.template handle<SumWorkspace>().get(),

@@ -32,19 +32,20 @@ inline constexpr char histogram_text[] = R"cuda(
 #define SHARE (1024 / LANES < 256 ? 1024 / LANES : 256)
 
 // Writes the state indices of n entries, starting with the first.
-__device__ void find_places(const float* p, const Target* t, i64 first, int n, int* places) {
+__device__ void find_places(const float* p, const Given* t, i64 first, int n, int* places) {
   const int lane = threadIdx.x % LANES;
   for (int e = threadIdx.x / LANES; e < n; e += blockDim.x / LANES) {
     const i64 at = first + e;
-    const Target* const target = t + at * (TARGETS / ENTRIES);
-    const int there = is_ignored(target) ? -1 : place(p + at * (SIZE / ENTRIES), target, lane);
+    const TargetsAt<TARGETS / ENTRIES> target(t, at * (TARGETS / ENTRIES));
+    const int there =
+        is_ignored(target) ? -1 : place(p + P_AT(at * (SIZE / ENTRIES)), target, lane);
     if (lane == 0) places[e] = there;
   }
   __syncthreads();
 }
 
 // Adds 1 per entry; each block handles SHARE entries at a time.
-KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
+KERNEL(counts)(const float* p, const Given* t, double* state, i64 entries) {
   __shared__ int places[SHARE];
   for (i64 first = (i64)blockIdx.x * SHARE; first < entries; first += (i64)gridDim.x * SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
@@ -56,12 +57,12 @@ KERNEL(counts)(const float* p, const Target* t, double* state, i64 entries) {
 }
 
 // A single block processes the entries in order; each element of the state belongs to one thread.
-KERNEL(weights)(const float* p, const Target* t, const float* w, double* state, i64 entries) {
+KERNEL(weights)(const float* p, const Given* t, const float* w, double* state, i64 entries) {
   __shared__ int places[SHARE];
   __shared__ float weight[SHARE];
   for (i64 first = 0; first < entries; first += SHARE) {
     const int n = (int)(entries - first < SHARE ? entries - first : SHARE);
-    for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[(first + e) / WEIGHED];
+    for (int e = threadIdx.x; e < n; e += blockDim.x) weight[e] = w[W_AT((first + e) / WEIGHED)];
     find_places(p, t, first, n, places);
     for (int e = 0; e < n; ++e)
       if (places[e] >= 0 && (u32)places[e] % blockDim.x == threadIdx.x) state[places[e]] += weight[e];
@@ -78,25 +79,25 @@ struct Kernel<Op, BasicCuda<Precision>> : KernelTraits {
   using library_kernel = Kernel;
   static constexpr bool weighs = true;
   /// Without sample weights in parallel; with them in a single block, for the order of the sums.
-  static void run(const Op& whole,
-                  const MetricIo<BasicCuda<Precision>, typename Op::target_type>& io) {
+  template <class Target, class Place = detail::cuda::RowsInOrder>
+  static void run(const Op& whole, const MetricIo<BasicCuda<Precision>, Target>& io,
+                  const Place& place = {}) {
     using detail::cuda::SumWorkspace;
     if (io.count == 0) return;
     constexpr detail::cuda::Source source{"histogram", detail::cuda::histogram_text,
                                           CudaText<Op>::functions};
     const detail::cuda::RowsOf<Op> row(whole, is_by_rows<Op>);
     const std::size_t entries = CudaText<Op>::entries(row.op);
-    const auto defines = detail::cuda::with_define(
-        detail::cuda::with_define(
-            detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
-            {"ENTRIES", entries}),
-        {"WEIGHED", row.rows * entries / io.weights});
+    const auto defines = place.placed(detail::cuda::with_define(
+        detail::cuda::with_define(detail::cuda::row_defines(row.op, CudaText<Op>::defines(row.op)),
+                                  {"ENTRIES", entries}),
+        {"WEIGHED", row.rows * entries / io.weights}));
     const std::size_t count = io.count * row.rows * entries;
     const auto all = static_cast<std::int64_t>(count);
     if (io.weight == nullptr)
       io.device.launch(io.device.kernel(source, "counts", defines),
-                       SumWorkspace::grid(count, entries == 1 ? 32 : 256),
-                       io.prediction, io.target, io.state, all);
+                       SumWorkspace::grid(count, entries == 1 ? 32 : 256), io.prediction, io.target,
+                       io.state, all);
     else
       io.device.launch(io.device.kernel(source, "weights", defines),
                        detail::cuda::Grid{{1, 1, 1}, {256, 1, 1}}, io.prediction, io.target,
