@@ -220,8 +220,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
   auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
                           ->default_str(std::to_string(o.batch) +
                                         (program.batch_is_per_replica ? " x all replicas" : ""));
-  add_positive(app, "--learning-rate", o.learning_rate, "base rate")
-      ->default_str(detail::default_text(o.learning_rate));
+  auto* const rate =
+      add_positive(app, "--learning-rate", o.learning_rate, "base rate")
+          ->default_str(program.has_text ? "by the size" : detail::default_text(o.learning_rate));
   add_whole<std::uint64_t>(app, "--seed", o.seed, "seed of weights, order and noise", 0)
       ->default_str(std::to_string(o.seed));
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
@@ -389,6 +390,8 @@ inline Options parse(const Program& program, int argc, char** argv) {
     std::fputs(fmt::format("{}\n", version.what()).c_str(), stdout);
     throw;
   }
+  if (program.has_text && rate->count() == 0)
+    o.learning_rate = o.text.size == "tiny" ? 0.01 : o.text.size == "10m" ? 0.001 : 0.0006;
   const auto has = [&](const char* name) { return app.count(name) > 0; };
   o.text.generates_only = o.text.generate > 0 && has("--init") && !has("--data") &&
                           !has("--epochs") && !has("--steps-per-epoch") && !has("--save") &&

@@ -37,7 +37,6 @@ int main(int argc, char** argv) {
               "Trains a causal language model on a text, or on a generated one, and continues texts.",
           .epochs = 5,
           .batch = 32,
-          .learning_rate = 0.003,
           .data =
               "file with a text, whose bytes are the tokens, or with 16-bit tokens (.bin); default: "
               "a generated text",
