@@ -62,21 +62,23 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, Slot& slot,
       ->type_name(most == std::numeric_limits<T>::max() ? fmt::format("INT >= {}", least)
                                                         : "INT " + bounds);
 }
-/// Adds an option that sets `slot` to a finite number above 0.
+/// Adds an option that sets `slot` to a finite number above 0, or of at least 0.
 inline CLI::Option* add_positive(CLI::App& app, const std::string& name, double& slot,
-                                 const std::string& description) {
+                                 const std::string& description, bool or_0 = false) {
   return app
       .add_option_function<std::string>(
           name,
           [=, &slot](const std::string& text) {
-            const auto value = number<double>(text, std::numeric_limits<double>::denorm_min(),
-                                              std::numeric_limits<double>::max());
+            const auto value =
+                number<double>(text, or_0 ? 0 : std::numeric_limits<double>::denorm_min(),
+                               std::numeric_limits<double>::max());
             if (!value)
-              throw CLI::ValidationError(name, "'" + text + "' is not a finite number above 0");
+              throw CLI::ValidationError(name, "'" + text + "' is not a finite number " +
+                                                   (or_0 ? "of at least 0" : "above 0"));
             slot = *value;
           },
           description)
-      ->type_name("FLOAT > 0");
+      ->type_name(or_0 ? "FLOAT >= 0" : "FLOAT > 0");
 }
 /// Adds an option that sets `slot` to a duration in seconds.
 inline CLI::Option* add_seconds(CLI::App& app, const std::string& name,
@@ -107,6 +109,48 @@ inline CLI::Validator not_empty() {
         return text.empty() ? std::string("the value is empty") : std::string();
       },
       "");
+}
+
+/// Adds the options of a language model.
+inline void add_text_options(CLI::App& app, Options& o) {
+  app.add_option("--size", o.text.size,
+                 "tiny: 2 layers over bytes; 10m: 6 layers over bytes; 124m: GPT-2's 12 layers and "
+                 "50,257 tokens")
+      ->check(CLI::IsMember({"tiny", "10m", "124m"}))
+      ->capture_default_str();
+  add_whole<int>(app, "--context", o.text.context,
+                 "tokens of a window; default: 64, 256 or 1024, by the size", 1);
+  app.add_option(
+         "--style", o.text.style,
+         "gpt2: LayerNormalization, learned positions, GELU; llama: RMSNormalization, rotary "
+         "positions, SwiGLU")
+      ->check(CLI::IsMember({"gpt2", "llama"}))
+      ->capture_default_str();
+  o.optimizer = "adamw";
+  app.add_option("--optimizer", o.optimizer, "adamw, muon")
+      ->check(CLI::IsMember({"adamw", "muon"}))
+      ->capture_default_str();
+  add_whole<std::uint64_t>(app, "--accumulate", o.text.accumulate,
+                           "steps whose mean gradient makes one update", 1)
+      ->default_str("1");
+  auto* const generate = add_whole<std::size_t>(
+      app, "--generate", o.text.generate,
+      "print the prompt and this many tokens after it, at the end of training; with --init and "
+      "without --data, --epochs, --steps-per-epoch, --save, --checkpoint and --export-onnx, instead "
+      "of training",
+      1);
+  app.add_option(
+         "--prompt", o.text.prompt,
+         "text to continue; for 124m also the numbers of tokens; default: the end of a line")
+      ->check(not_empty())
+      ->needs(generate);
+  add_positive(app, "--temperature", o.text.temperature,
+               "of --generate: the logits are divided by it; 0: always the likeliest token", true)
+      ->default_str("1")
+      ->needs(generate);
+  add_whole<std::size_t>(app, "--top-k", o.text.top_k,
+                         "of --generate: draw among this many likeliest tokens; default: all", 1)
+      ->needs(generate);
 }
 
 /// Checks that virtual shards can be divided among the replicas, with one thread each.
@@ -176,8 +220,9 @@ inline Options parse(const Program& program, int argc, char** argv) {
   auto* const batch = add_whole<std::size_t>(app, "--batch", o.batch, "global batch", 1)
                           ->default_str(std::to_string(o.batch) +
                                         (program.batch_is_per_replica ? " x all replicas" : ""));
-  add_positive(app, "--learning-rate", o.learning_rate, "base rate")
-      ->default_str(detail::default_text(o.learning_rate));
+  auto* const rate =
+      add_positive(app, "--learning-rate", o.learning_rate, "base rate")
+          ->default_str(program.has_text ? "by the size" : detail::default_text(o.learning_rate));
   add_whole<std::uint64_t>(app, "--seed", o.seed, "seed of weights, order and noise", 0)
       ->default_str(std::to_string(o.seed));
   app.add_option("--init", o.init, "start from these weights (safetensors)")->check(not_empty());
@@ -329,6 +374,7 @@ inline Options parse(const Program& program, int argc, char** argv) {
           "their predictions; implies --validate",
           1, 100);
   }
+  if (program.has_text) detail::add_text_options(app, o);
   if (program.has_depths) {
     app.add_option("--depth", o.depth, "layers of the network: 20, 56")
         ->check(CLI::IsMember({"20", "56"}))
@@ -344,7 +390,14 @@ inline Options parse(const Program& program, int argc, char** argv) {
     std::fputs(fmt::format("{}\n", version.what()).c_str(), stdout);
     throw;
   }
-  if (o.precision != "float32" && !program.has_depths && !program.has_optimizers)
+  if (program.has_text && rate->count() == 0)
+    o.learning_rate = o.text.size == "tiny" ? 0.01 : o.text.size == "10m" ? 0.001 : 0.0006;
+  const auto has = [&](const char* name) { return app.count(name) > 0; };
+  o.text.generates_only = o.text.generate > 0 && has("--init") && !has("--data") &&
+                          !has("--epochs") && !has("--steps-per-epoch") && !has("--save") &&
+                          !has("--checkpoint") && !has("--export-onnx");
+  if (o.precision != "float32" && !program.has_depths && !program.has_optimizers &&
+      !program.has_text)
     throw CLI::ValidationError("--precision " + o.precision,
                                "this program was built with float32 only");
   detail::check_virtual_shards(o);

@@ -36,6 +36,11 @@ class Job {
   /// data; --data names `real` ones.
   void note_drawn(bool is_chief, const std::string& drawn, const std::string& real);
 
+  /// Each example has this many tokens, of which the report has those of a second.
+  void count_tokens(std::size_t per_example) { report_.tokens_per_example = per_example; }
+  /// Shows a text of the model at the end, and in the report.
+  void show_generated(std::string text) { report_.generated = std::move(text); }
+
   /// Describes the model and the job in the report. Called before anything can fail. Converts a
   /// per-replica batch size to the global one.
   template <class Model>
@@ -82,15 +87,15 @@ class Job {
     if (options_.export_onnx) lockstep::export_onnx(model, *options_.export_onnx);
     if (options_.profile && signal() == 0) write_profile(model.profile(train), *options_.profile);
   }
+  /// \throws WeightsError for a tensor of another type: --init reads what --save writes, while
+  /// load_weights converts.
+  static void check_float32(const std::string& path);
   /// The signal that ended training, or 0.
   int signal() const { return stop_ ? stop_->signal() : 0; }
 
  private:
   /// Makes signals stop training instead of the process.
   void handle_signals();
-  /// \throws WeightsError for a tensor of another type: --init reads what --save writes, while
-  /// load_weights converts.
-  static void check_float32(const std::string& path);
   /// The part of `train` that does not depend on the model. `finish` fills the report, even after
   /// an error.
   void run(bool is_chief, lockstep::FunctionRef<void(const lockstep::FitOptions&)> fit,

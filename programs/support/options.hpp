@@ -26,6 +26,7 @@ struct Program {
   std::string examples = "images";                                   ///< what --skip counts
   bool has_optimizers = false;    ///< --optimizer; --show without workers
   bool has_depths = false;        ///< --depth, --no-augment
+  bool has_text = false;          ///< a language model's options, those of TextOptions
   std::size_t replica_limit = 0;  ///< maximum of --replicas; 0: no such option
   bool counts_devices = false;    ///< uses all GPUs by default: no --threads
   /// --cluster, --task, --elastic, --stall-timeout, --idle-timeout, --stragglers
@@ -42,6 +43,18 @@ inline std::string architecture_path(const std::string& path) {
   return path.substr(0, path.size() - (has_ending ? ending.size() : 0)) + ".json";
 }
 
+/// The options of a language model.
+struct TextOptions {
+  std::string size = "tiny", style = "gpt2";
+  int context = 0;  ///< 0: that of the size
+  std::uint64_t accumulate = 1;
+  std::size_t generate = 0;  ///< tokens after the prompt
+  std::string prompt{};
+  double temperature = 1;
+  std::size_t top_k = 0;        ///< 0: all
+  bool generates_only = false;  ///< from the weights of --init, without training
+};
+
 /// The options; see command_line.hpp for their meaning.
 struct Options {
   std::optional<std::string> data, init, save, export_onnx, report, profile, tensorboard, trace;
@@ -55,6 +68,7 @@ struct Options {
   bool shuffle = true, validate = false, augment = true;
   int depth = 56;
   std::string optimizer = "sgd", precision = "float32";
+  TextOptions text{};
   std::string update{}, wire{};               ///< empty without the option
   std::optional<std::uint64_t> wire_warm_up;  ///< updates, of --wire top_k and power_sgd
   std::optional<std::uint64_t> sync_every;    ///< steps of a round of --update local and diloco

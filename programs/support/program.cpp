@@ -62,6 +62,14 @@ void check_files_differ(Options& options) {
             fmt::format("both name the file {}; use two files", *files[k].second));
 }
 
+/// Writes the text of a language model to stdout: as it is, or as an event of --progress json.
+void print_generated(const std::string& text, bool as_json) {
+  const std::string line =
+      as_json ? to_text({{"event", "generated"}, {"text", text}}) : text + '\n';
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int run(const Program& program, int argc, char** argv, const std::function<void(Job&)>& body) {
@@ -79,6 +87,7 @@ int run(const Program& program, int argc, char** argv, const std::function<void(
   Report report{.program = program.name};
   const auto path = options.report;
   const std::size_t batch = options.batch;
+  const bool is_json = options.progress == lockstep::ProgressStyle::json;
   int code = 0;
   std::string error;
   try {
@@ -86,6 +95,7 @@ int run(const Program& program, int argc, char** argv, const std::function<void(
     Job job(program, std::move(options), report);
     body(job);
     if (job.signal() != 0) code = 128 + job.signal();
+    if (report.generated) print_generated(*report.generated, is_json);
   } catch (const std::bad_alloc&) {
     code = 1;
     error = fmt::format("out of memory with a batch of {} examples; use a smaller --batch",

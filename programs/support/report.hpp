@@ -75,6 +75,8 @@ struct Report {
   std::optional<Made> made{};
   std::optional<Run> run{};
   std::optional<std::string> error{};
+  std::size_t tokens_per_example = 0;      ///< 0: examples are not of tokens
+  std::optional<std::string> generated{};  ///< by a language model; bytes of any encoding
   bool is_requested = true;  ///< the chief always writes a report, the others only after an error
 
   void describe(Made what, bool is_chief);

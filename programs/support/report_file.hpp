@@ -73,7 +73,13 @@ inline nlohmann::json to_json(const Report& report) {
       auto& epoch = json["epochs"].emplace_back(nlohmann::json::object());
       for (const auto& [name, value] : logs) epoch[name] = value;
     }
-    if (auto times = step_times(run->step_ms); !times.is_null()) json["step_ms"] = std::move(times);
+    if (auto times = step_times(run->step_ms); !times.is_null()) {
+      if (report.made && report.tokens_per_example > 0)
+        json["tokens_per_second"] =
+            static_cast<double>(report.made->batch * report.tokens_per_example) * 1000 /
+            times["median"].get<double>();
+      json["step_ms"] = std::move(times);
+    }
     if (const auto bytes = sorted_steps(run->step_bytes);
         report.made && report.made->has_workers && !bytes.empty())
       json["wire_bytes"] = static_cast<std::uint64_t>(median(bytes));
@@ -90,14 +96,20 @@ inline nlohmann::json to_json(const Report& report) {
     }
     json["peak_bytes"] = {{"planned", run->planned_bytes}, {"resident", run->resident_bytes}};
   }
+  if (report.generated) json["generated"] = *report.generated;
   if (report.error) json["error"] = *report.error;
   return json;
+}
+
+/// As JSON has only valid UTF-8, other bytes become U+FFFD.
+inline std::string to_text(const nlohmann::json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 /// \throws lockstep::FileError
 inline void write(const Report& report, const std::string& path) {
   lockstep::AtomicFile file(path);
-  file.write(to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  file.write(to_text(to_json(report), 2));
   file.commit();
 }
 

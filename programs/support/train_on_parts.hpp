@@ -9,14 +9,13 @@
 #include <lockstep/training/report/profile.hpp>
 
 #include "support/job.hpp"
-#include "support/parts.hpp"
 
 namespace support {
 
-/// Trains by the options. Calls `after(test)` with the batches of the test
+/// Trains by the options on `parts.train`. Calls `after(test)` with the batches of the test
 /// part, unless a signal interrupted training.
-template <class Model, class After>
-void train_on_parts(Model& model, Job& job, const Parts& parts, After&& after) {
+template <class Model, class Examples, class After>
+void train_on_parts(Model& model, Job& job, const Examples& parts, After&& after) {
   namespace ls = lockstep;
   const Options& o = job.options();
   const auto some = parts.train | ls::skip(o.skip) |

@@ -104,6 +104,7 @@ class Process:
 
 
 class Case(contract.Case):
+    program = "mnist_multi_worker"
     small = ["--batch", 64, "--threads", 1, "--learning-rate", 0.01]
 
     def setUp(self):
@@ -120,7 +121,7 @@ class Case(contract.Case):
     def workers(self, count, *arguments, own=None, **variables):
         """`count` workers with TF_CONFIG, each with a report of its own; own(rank): further arguments."""
         ports = free_ports(count)
-        return [self.start(BIN / "mnist_multi_worker", "--report", self.dir / f"r{rank}.json", *arguments,
+        return [self.start(BIN / self.program, "--report", self.dir / f"r{rank}.json", *arguments,
                            *(own(rank) if own else []), TF_CONFIG=tf_config(ports, rank), **variables)
                 for rank in range(count)]
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/devices/cuda/device.hpp"
-#include "lockstep/devices/cuda/ops/conv2d.hpp"
-#include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d_transpose.hpp"
 #include "lockstep/devices/cuda/ops/dense.hpp"
 #include "support/autotuner_times.hpp"
 #include "support/fake_cublaslt.hpp"

@@ -4,7 +4,7 @@
 /// themselves.
 #pragma once
 
-#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d.hpp"
 #include "lockstep/devices/fused_relu.hpp"
 
 namespace lockstep {

@@ -403,6 +403,10 @@ class RecurrentCalls {
     const Sizes& s = sizes_;
     if (count == 0) return;
     const RecurrentLayer& layer = op.layer;
+    if (layer.results > 1 || layer.operands > 1)
+      throw UsageError(
+          "cuda: recurrent layers have no return_state and no initial_state; train this network "
+          "on ls::Cpu");
     const std::size_t rows = count * s.steps;
     inputs_ = {context, layer.in[1], layer.units, O::gates,  blocks(op, false),
                rows,    rows,        trains,      layer.bias};
@@ -461,7 +465,7 @@ class RecurrentCalls {
         clear(context, saved.states + k * (s.steps + 1) * count * s.u, count * s.u);
     Weights weights(states_, context, io.w + s.f * s.g * s.u, io.scratch, io.scratch + workspace_);
     const float* const bias = io.w + op.layer.matrices(O::gates);
-    const A* const mask = op.layer.masked ? io.x[1] : nullptr;
+    const A* const mask = op.layer.masked ? io.x[op.layer.mask_operand()] : nullptr;
     const Grid grid = Grid::over(count * s.u);
     for (std::size_t step = 0; step < s.steps; ++step) {
       // The state before the first step is 0, and so are its products.
@@ -505,7 +509,7 @@ class RecurrentCalls {
              *const dq = at<A>(io, dq_);
     float* const d = at<float>(io, d_);
     const float* const masks = draw_masks(op, io);
-    const A* const mask = op.layer.masked ? io.x[1] : nullptr;
+    const A* const mask = op.layer.masked ? io.x[op.layer.mask_operand()] : nullptr;
     const auto n = static_cast<std::int64_t>(count);
     const Grid grid = Grid::over(count * s.u);
     clear(context, d, O::states * count * s.u);

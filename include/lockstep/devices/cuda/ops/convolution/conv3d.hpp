@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d.hpp"
 #include "lockstep/layers/convolution/conv3d.hpp"
 
 namespace lockstep {

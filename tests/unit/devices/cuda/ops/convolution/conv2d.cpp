@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d.hpp"
 
 #include "support/host_cudnn.hpp"
 #include "support/kernel_cache.hpp"

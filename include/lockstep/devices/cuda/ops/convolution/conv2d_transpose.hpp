@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/devices/cuda/ops/conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d.hpp"
 #include "lockstep/layers/convolution/conv2d_transpose.hpp"
 
 namespace lockstep {

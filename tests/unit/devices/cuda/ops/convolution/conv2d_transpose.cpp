@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/devices/cuda/ops/conv2d_transpose.hpp"
+#include "lockstep/devices/cuda/ops/convolution/conv2d_transpose.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 

@@ -1,5 +1,5 @@
 /// \file
-#include "lockstep/devices/cuda/ops/depthwise_conv2d.hpp"
+#include "lockstep/devices/cuda/ops/convolution/depthwise_conv2d.hpp"
 
 #include "unit/devices/cuda/compare.hpp"
 
