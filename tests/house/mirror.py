@@ -19,7 +19,7 @@ THEMES = {
     "data": "allocations",
     "data/operations": "take_skip",
     "devices/cpu": "allocations along_steps augmentation bfloat16_kernels bfloat16_training concatenate frozen long_sums "
-                   "losses models nan noise positions prelu recompute resized_image separable_conv2d shapes",
+                   "losses models nan noise pooling3d positions prelu recompute resized_image separable_conv2d shapes",
     "devices/cpu/fused": "activation_option rules",
     "devices/cuda": "bfloat16_layers bfloat16_products checked executions float16_layers gpu_figures gpu_time graphs "
                     "host_gpu launches loss_scaling models nan packed_weights positions profile resident_rows sass "
