@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT / "tools" / "exchange"))
 import model_files  # noqa: E402
 
 
-
 class Architecture(contract.Case):
     def setUp(self):
         super().setUp()

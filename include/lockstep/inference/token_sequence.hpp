@@ -1,6 +1,7 @@
 /// \file
 /// `ls::TokenSequence`: tokens with the cached keys and values of a network's attention layers.
-/// Invariant: after an exception the sequence has the tokens that it had before.
+/// Invariant: after an exception the sequence has the tokens that it had before; if it was thrown while
+/// the last tokens are computed again (keep_last), none.
 #pragma once
 
 #include <algorithm>
@@ -108,7 +109,7 @@ class TokenSequence {
           context_);
     Sampler sample(options.sampler);
     std::vector<int> made;
-    made.reserve(options.tokens);
+    made.reserve(std::min(options.tokens, context_));
     for (std::size_t i = 0; i < options.tokens; ++i) {
       if (i > 0) {
         if (tokens_.size() == context_) keep_last(keep);

@@ -9,6 +9,7 @@
 
 #include "lockstep/concepts/kernel.hpp"
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/inner_kernel.hpp"
 
 namespace lockstep {
 
@@ -43,7 +44,7 @@ struct AlongStepsTraits : KernelTraits {
   using Inner = Kernel<O, D>;
   static constexpr bool keeps_x = Inner::keeps_x, keeps_y = Inner::keeps_y,
                         in_place = Inner::in_place, dx_in_place = Inner::dx_in_place,
-                        updates = Inner::updates;
+                        updates = Inner::updates, skips_dw = Inner::skips_dw;
   static constexpr bool exchanges(const AlongSteps<O>& a) { return Inner::exchanges(a.op); }
   static constexpr bool updates_state(const AlongSteps<O>& a) { return Inner::updates_state(a.op); }
   static constexpr std::size_t saved(const AlongSteps<O>& a) { return Inner::saved(a.op); }
@@ -58,27 +59,17 @@ template <class O, class D>
   requires HasKernel<O, D>
 struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
   using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
-  static void forward(const AlongSteps<O>& a, const Io<D>& io) { Kernel<O, D>::forward(a.op, io); }
-  static void backward(const AlongSteps<O>& a, const Io<D>& io) {
-    Kernel<O, D>::backward(a.op, io);
-  }
-};
-
-template <class O, class D>
-  requires HasKernel<O, D> && requires { typename Kernel<O, D>::Prepared; }
-struct Kernel<AlongSteps<O>, D> : detail::AlongStepsTraits<O, D> {
-  using library_kernel = std::conditional_t<detail::of_library<O, D>, Kernel, void>;
-  using Prepared = typename Kernel<O, D>::Prepared;
+  using Prepared = detail::InnerKernel<O, D>;
   template <std::same_as<ForwardOnly>... Only>
   static Prepared prepare(const AlongSteps<O>& a, typename D::Context& context, std::size_t count,
                           Only... only) {
-    return detail::prepare_kernel<Kernel<O, D>>(a.op, context, count, only...);
+    return {a.op, context, count, only...};
   }
   static void forward(const AlongSteps<O>& a, const Io<D>& io, Prepared& prepared) {
-    Kernel<O, D>::forward(a.op, io, prepared);
+    prepared.forward(a.op, io);
   }
   static void backward(const AlongSteps<O>& a, const Io<D>& io, Prepared& prepared) {
-    Kernel<O, D>::backward(a.op, io, prepared);
+    prepared.backward(a.op, io);
   }
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// The kernel of an op within another op, which has no separate kernel: SeparableConv2D, TimeDistributed
-/// and the attention layers.
+/// The kernel of an op within another op, which has no separate kernel: SeparableConv2D, layers over
+/// (steps, channels), TimeDistributed, pooling over volumes, and the attention layers.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,10 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <thread>
@@ -97,6 +99,7 @@ TEST_CASE("TextGenerator: the logits of each step are those of a whole window") 
     check_steps<Gpt, Double>(1e-12, block);
     check_steps<Windowed, Double>(1e-12, block);
     check_steps<Graphs, Double>(1e-12, block);
+    check_steps<SharedAttention, Double>(1e-12, block);
   }
   check_steps<Short, Double>(1e-12);
   check_steps<Custom, Double>(1e-12);
@@ -160,6 +163,10 @@ TEST_CASE("TextGenerator: a seed gives one text, and a stop token ends it") {
   const auto end = std::find(first.begin(), first.end(), stop);
   CHECK(ended == std::vector<int>(first.begin(), end + 1));
   CHECK(generator.generate(prompt, {.tokens = 0}).empty());
+  // No limit but the stop token.
+  const auto unlimited = generator.generate(
+      prompt, {.tokens = SIZE_MAX, .sampler = {.top_k = INT_MAX, .seed = 2}, .stop = stop});
+  CHECK(unlimited.back() == stop);
 }
 
 TEST_CASE("TextGenerator: weights come from a file or a model") {

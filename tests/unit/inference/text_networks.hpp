@@ -15,6 +15,7 @@
 #include <lockstep/predictor.hpp>
 #include <lockstep/text_generator.hpp>
 
+#include "lockstep/model/in_blocks.hpp"
 #include "lockstep/training/parameters.hpp"
 #include "lockstep/training/weights_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -73,6 +74,17 @@ struct Graphs
                 ls::Let<"e", ls::From<"ab">, ls::Dense<8>, ls::LeakyReLU<>>,
                 ls::Out<"logits", ls::From<"d", "e">, ls::Average, ls::Dense<7>, ls::LogSoftmax>> {
 };
+
+/// One attention with two calls, each of which has a cache of its own, and a last layer in blocks.
+struct SharedAttention
+    : ls::Sequential<
+          ls::Input<9>, ls::Shared<"tokens", ls::Embedding<13, 6>>,
+          ls::Residual<
+              ls::Shared<"attends", ls::MultiHeadAttention<2, 4, ls::causal, ls::rotary()>>>,
+          ls::Dense<6, ls::tanh>,
+          ls::Residual<
+              ls::Shared<"attends", ls::MultiHeadAttention<2, 4, ls::causal, ls::rotary()>>>,
+          ls::InBlocks<ls::TiedDense<"tokens">, 3>> {};
 
 /// A weights file. `fill(name, value)` writes each element of each parameter, in their order.
 template <class Net, class T>

@@ -151,3 +151,8 @@ TEST_CASE("the kernel of Conv1D has Keras' shape and name") {
   CHECK(Net::graph.parameter[2].ordinal == 1);
   CHECK(Net::output_shape == ls::shape(3));
 }
+
+TEST_CASE("a frozen layer over steps computes no gradient of its kernel, as the image op") {
+  STATIC_CHECK(ls::Kernel<ls::Conv2DOp, Double>::skips_dw);
+  STATIC_CHECK(ls::Kernel<ls::AlongSteps<ls::Conv2DOp>, Double>::skips_dw);
+}

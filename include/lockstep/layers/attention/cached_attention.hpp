@@ -66,8 +66,4 @@ struct CachedAttentionOp {
   bool operator==(const CachedAttentionOp&) const = default;
 };
 
-template <class D>
-  requires HasKernel<DenseOp, D> && HasKernel<CachedDotProductOp, D>
-struct Kernel<CachedAttentionOp, D> : detail::ProjectedAttention<CachedAttentionOp, D> {};
-
 }  // namespace lockstep

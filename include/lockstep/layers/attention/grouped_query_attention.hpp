@@ -38,13 +38,6 @@ struct GroupedQueryAttentionOp {
   bool operator==(const GroupedQueryAttentionOp&) const = default;
 };
 
-template <class D>
-  requires HasKernel<DenseOp, D> && HasKernel<DotProductAttentionOp, D>
-struct Kernel<GroupedQueryAttentionOp, D> : detail::ProjectedAttention<GroupedQueryAttentionOp, D> {
-  using library_kernel = std::conditional_t<
-      detail::of_library<DenseOp, D> && detail::of_library<DotProductAttentionOp, D>, Kernel, void>;
-};
-
 namespace detail {
 template <int Heads, int KvHeads, int HeadDim, class... Options>
 struct CheckGroupedQueryAttention {
@@ -61,13 +54,13 @@ struct CheckGroupedQueryAttention {
 };
 }  // namespace detail
 
-/// Keras' GroupQueryAttention (Ainslie et al., 2023), with the operands of MultiHeadAttention: `Heads` query heads of
-/// size `HeadDim`, of which Heads / KvHeads consecutive ones share a head of keys and values. The
-/// shared heads are not copied.
+/// Keras' GroupQueryAttention (Ainslie et al., 2023), with the operands of MultiHeadAttention: `Heads`
+/// query heads of size `HeadDim`, of which Heads / KvHeads consecutive ones share a head of keys and
+/// values. The shared heads are not copied.
 ///
-/// Options: ls::dropout (0), ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary, ls::no_bias, initializers
-/// and regularizers of all kernels and biases. Input (steps, f), output (steps, f); parameters as those
-/// of MultiHeadAttention, with `KvHeads` heads in `key` and `value`.
+/// Options: ls::dropout (0), ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary,
+/// ls::no_bias, initializers and regularizers of all kernels and biases. Input (steps, f), output
+/// (steps, f); parameters as those of MultiHeadAttention, with `KvHeads` heads in `key` and `value`.
 /// \code
 ///   GroupedQueryAttention<32, 8, 64, ls::causal, ls::rotary(), ls::no_bias>
 /// \endcode

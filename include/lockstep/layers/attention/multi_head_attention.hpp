@@ -38,13 +38,6 @@ struct MultiHeadAttentionOp {
   bool operator==(const MultiHeadAttentionOp&) const = default;
 };
 
-template <class D>
-  requires HasKernel<DenseOp, D> && HasKernel<DotProductAttentionOp, D>
-struct Kernel<MultiHeadAttentionOp, D> : detail::ProjectedAttention<MultiHeadAttentionOp, D> {
-  using library_kernel = std::conditional_t<
-      detail::of_library<DenseOp, D> && detail::of_library<DotProductAttentionOp, D>, Kernel, void>;
-};
-
 namespace detail {
 template <int Heads, int KeyDim, int Values, int Outputs, class... Options>
 struct CheckMultiHeadAttention {
@@ -68,9 +61,9 @@ struct CheckMultiHeadAttention {
 /// and holds for all heads.
 ///
 /// Options: ls::value_dim (KeyDim), ls::output_shape (the input's features), ls::dropout (0),
-/// ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary, ls::no_bias, initializers and regularizers of all
-/// kernels and biases. Input (steps, f), output (steps, output_shape). Parameters, with N heads of
-/// size H: `query/kernel` (f, N, H), `query/bias` (N, H), `key/...` and `value/...` alike,
+/// ls::causal, ls::attention_mask, ls::sliding_window, ls::rotary, ls::no_bias, initializers and
+/// regularizers of all kernels and biases. Input (steps, f), output (steps, output_shape). Parameters,
+/// with N heads of size H: `query/kernel` (f, N, H), `query/bias` (N, H), `key/...` and `value/...` alike,
 /// `attention_output/kernel` (N, value_dim, output_shape), `attention_output/bias` (output_shape).
 ///
 /// Memory is linear in the steps: scores are computed in blocks, and again in backward. Kept for

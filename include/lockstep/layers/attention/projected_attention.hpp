@@ -79,13 +79,24 @@ concept CachesKeys = requires(const O& op) {
   op.value_size();
 };
 
-/// The kernel of an op with `in`, `sources`, `attention()` and `products()`.
-template <class Op, class D>
+/// An op of four products and an attention between them, over its operands `sources`.
+template <class Op>
+concept ProjectsAttention = requires(const Op& op) {
+  { op.products() } -> std::same_as<AttentionProducts>;
+  op.attention();
+  { op.sources } -> std::convertible_to<AttentionSources>;
+};
+/// The op between the products.
+template <class Op>
+using AttentionOf = std::remove_cvref_t<decltype(std::declval<const Op&>().attention())>;
+
+/// The kernel of such an op.
+template <ProjectsAttention Op, class D>
 struct ProjectedAttention : KernelTraits {
   using T = typename D::real;
   using A = ActivationOf<D>;
   using Product = Kernel<DenseOp, D>;
-  using CoreOp = std::remove_cvref_t<decltype(std::declval<const Op&>().attention())>;
+  using CoreOp = AttentionOf<Op>;
   using Core = Kernel<CoreOp, D>;
   static_assert(Product::saved(DenseOp{}) == 0 && Product::keeps_x && !Product::keeps_y);
   static constexpr bool keeps_x = true, skips_dw = Product::skips_dw, updates = Product::updates;
@@ -389,4 +400,13 @@ struct CheckAttentionRules {
 };
 
 }  // namespace detail
+
+template <detail::ProjectsAttention Op, class D>
+  requires HasKernel<DenseOp, D> && HasKernel<detail::AttentionOf<Op>, D>
+struct Kernel<Op, D> : detail::ProjectedAttention<Op, D> {
+  using library_kernel = std::conditional_t<detail::of_library<DenseOp, D> &&
+                                                detail::of_library<detail::AttentionOf<Op>, D>,
+                                            Kernel, void>;
+};
+
 }  // namespace lockstep

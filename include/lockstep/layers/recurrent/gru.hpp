@@ -102,9 +102,9 @@ constexpr ResetAfter reset_after(bool on) { return {on}; }
 /// Keras' GRU (Cho et al., 2014). Input (steps, features), output (Units), or (steps, Units) with
 /// ls::return_sequences; parameters `kernel` (features, 3 Units), `recurrent_kernel` (Units, 3
 /// Units) and `bias` (2, 3 Units), or (3 Units) with ls::reset_after(false). Options:
-/// ls::return_sequences, ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
-/// ls::recurrent_activation (sigmoid), ls::no_bias, ls::reset_after(false), initializers,
-/// regularizers.
+/// ls::return_sequences, ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout,
+/// ls::recurrent_dropout, an activation (tanh), ls::recurrent_activation (sigmoid), ls::no_bias,
+/// ls::reset_after(false), initializers, regularizers.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<48, 6>, ls::GRU<32, ls::return_sequences>, ls::GRU<32>,
 ///                               ls::Dense<1>> {};

@@ -91,9 +91,9 @@ void initialize_forget_bias(Philox& g, const Shape& all, Fans fans, std::span<do
 /// Keras' LSTM (Hochreiter and Schmidhuber, 1997). Input (steps, features), output (Units), or
 /// (steps, Units) with ls::return_sequences; parameters `kernel` (features, 4 Units),
 /// `recurrent_kernel` (Units, 4 Units) and `bias` (4 Units). Options: ls::return_sequences,
-/// ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh),
-/// ls::recurrent_activation (sigmoid), ls::no_bias, ls::unit_forget_bias(false), initializers,
-/// regularizers.
+/// ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout, ls::recurrent_dropout, an
+/// activation (tanh), ls::recurrent_activation (sigmoid), ls::no_bias, ls::unit_forget_bias(false),
+/// initializers, regularizers.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<80>, ls::Embedding<20'000, 64>,
 ///                               ls::LSTM<64, ls::dropout(0.2)>, ls::Dense<1, ls::sigmoid>> {};

@@ -254,8 +254,8 @@ struct CheckRecurrentOptions {
         (HasGates && is_recurrent_activation<Options>)) &&
        ...),
       "lockstep::Recurrent: an option is not supported; it accepts return_sequences, "
-      "return_state, initial_state, go_backwards, dropout, recurrent_dropout, activations, use_bias, initializers and "
-      "regularizers, LSTM also unit_forget_bias, GRU reset_after");
+      "return_state, initial_state, go_backwards, dropout, recurrent_dropout, activations, "
+      "use_bias, initializers and regularizers, LSTM also unit_forget_bias, GRU reset_after");
 };
 template <class... Ops>
 struct CheckRecurrentActivations {

@@ -46,8 +46,9 @@ struct SimpleRNNOp {
 
 /// Keras' SimpleRNN. Input (steps, features), output (Units), or (steps, Units) with
 /// ls::return_sequences; parameters `kernel` (features, Units), `recurrent_kernel` (Units, Units) and
-/// `bias` (Units). Options: ls::return_sequences, ls::return_state, ls::initial_state, ls::go_backwards, ls::dropout,
-/// ls::recurrent_dropout, an activation (tanh), ls::no_bias, initializers, regularizers.
+/// `bias` (Units). Options: ls::return_sequences, ls::return_state, ls::initial_state,
+/// ls::go_backwards, ls::dropout, ls::recurrent_dropout, an activation (tanh), ls::no_bias,
+/// initializers, regularizers.
 /// \code
 ///   struct Net : ls::Sequential<ls::Input<30, 4>, ls::SimpleRNN<16>, ls::Dense<1>> {};
 /// \endcode

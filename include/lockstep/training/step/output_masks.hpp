@@ -46,7 +46,8 @@ class OutputMasks {
         const auto weights = Layout::weights_of(o);
         const ValueId mask = graph.mask_of[value];
         const auto steps = static_cast<std::size_t>(graph.value[mask][0]);
-        if (is_computed(mask) && weights.count % steps == 0)
+        const bool has_steps = graph.value[value].rank > 1;  // unlike a row of several results
+        if (is_computed(mask) && has_steps && weights.count % steps == 0)
           all[o] = {mask, weights.first, weights.count, weights.count / steps};
       }
     return all;

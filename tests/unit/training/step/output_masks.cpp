@@ -23,6 +23,9 @@ struct Series : ls::Sequential<ls::Input<5, 2>, ls::Masking<0.5>, ls::GRU<3, ls:
                                ls::Dense<2>> {};
 struct Unmasked : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Conv1D<4, 1>,
                                  ls::Dense<3>> {};
+/// One row of the steps, of which there is one, and the state.
+struct Row : ls::Sequential<ls::Input<1>, ls::Embedding<7, 3, ls::mask_zero>,
+                            ls::GRU<4, ls::return_sequences, ls::return_state>, ls::Dense<3>> {};
 /// Masks of two inputs, one after the other, and an output without a mask.
 struct Joined : ls::Graph<ls::In<"words", ls::Integers<2>>, ls::In<"series", 3, 2>,
                           ls::Let<"e", ls::From<"words">, ls::Embedding<7, 2, ls::mask_zero>>,
@@ -103,6 +106,7 @@ TEST_CASE("the loss is the mean over the unpadded steps of the whole job, howeve
 TEST_CASE("only outputs with a mask read one") {
   STATIC_CHECK(MasksOf<Tagger, ls::SparseCategoricalCrossentropy>::exist);
   STATIC_CHECK(!MasksOf<Unmasked, ls::SparseCategoricalCrossentropy>::exist);
+  STATIC_CHECK(!MasksOf<Row, ls::SparseCategoricalCrossentropy>::exist);
 }
 
 TEST_CASE("masks of several inputs and outputs") {
