@@ -52,11 +52,12 @@ using Style =
 
 struct Block : ls::Sequential<ls::Residual<ls::Sequential<Style::Norm, Style::Attention>>,
                               ls::Residual<ls::Sequential<Style::Norm, Style::FeedForward>>> {};
+using Words = ls::TiedDense<"tokens">;
+using Head = std::conditional_t<size.vocabulary == 256, Words, ls::InBlocks<Words>>;
 struct Net
     : ls::Sequential<ls::Input<support::unit_context>,
                      ls::Shared<"tokens", ls::Embedding<size.vocabulary, size.width, normal>>,
-                     Style::Positions, ls::Repeat<size.layers, Block>, Style::Norm,
-                     ls::TiedDense<"tokens">> {};
+                     Style::Positions, ls::Repeat<size.layers, Block>, Style::Norm, Head> {};
 static_assert(support::unit_style != support::Style::gpt2 || support::unit_size != "124m" ||
               Net::parameter_count == 124'439'808);
 

@@ -132,7 +132,7 @@ void train_on_corpus(Model& model, Job& job, const Corpus& corpus) {
   } parts{corpus.examples(0, split), corpus.examples(split, text.size())};
   train_on_parts(model, job, parts, [](const auto&) {});
   if (o.text.generate > 0 && job.signal() == 0 && model.is_chief())
-    generate(lockstep::Predictor{model, predictor_options<typename Model::device>(o)}, job);
+    generate(lockstep::TextGenerator{model, generator_options<typename Model::device>(o)}, job);
 }
 
 }  // namespace support
