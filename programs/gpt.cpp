@@ -64,13 +64,13 @@ static_assert(support::unit_style != support::Style::gpt2 || support::unit_size 
 void train(support::Job& job) {
   const support::Options& options = job.options();
   if (options.text.generates_only) return support::generate_from_file<Net, support::Device>(job);
-  const support::Corpus corpus = support::read_corpus(options, size.vocabulary);
+  const auto corpus = support::read_corpus<support::unit_context>(options, size.vocabulary);
   ls::Model model{
       Net{},
       ls::Seed{options.seed},
       support::strategy<support::Strategy>(options),
       ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = corpus.ignored()},
-      support::optimizer<support::unit_optimizer>(options, corpus.steps),
+      support::optimizer<support::unit_optimizer, support::unit_style>(options, corpus.steps),
       ls::Accuracy{.ignore_class = corpus.ignored()}};
   support::train_on_corpus(model, job, corpus);
 }
