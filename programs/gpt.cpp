@@ -52,24 +52,25 @@ using Style =
 
 struct Block : ls::Sequential<ls::Residual<ls::Sequential<Style::Norm, Style::Attention>>,
                               ls::Residual<ls::Sequential<Style::Norm, Style::FeedForward>>> {};
+using Words = ls::TiedDense<"tokens">;
+using Head = std::conditional_t<size.vocabulary == 256, Words, ls::InBlocks<Words>>;
 struct Net
     : ls::Sequential<ls::Input<support::unit_context>,
                      ls::Shared<"tokens", ls::Embedding<size.vocabulary, size.width, normal>>,
-                     Style::Positions, ls::Repeat<size.layers, Block>, Style::Norm,
-                     ls::TiedDense<"tokens">> {};
+                     Style::Positions, ls::Repeat<size.layers, Block>, Style::Norm, Head> {};
 static_assert(support::unit_style != support::Style::gpt2 || support::unit_size != "124m" ||
               Net::parameter_count == 124'439'808);
 
 void train(support::Job& job) {
   const support::Options& options = job.options();
   if (options.text.generates_only) return support::generate_from_file<Net, support::Device>(job);
-  const support::Corpus corpus = support::read_corpus(options, size.vocabulary);
+  const auto corpus = support::read_corpus<support::unit_context>(options, size.vocabulary);
   ls::Model model{
       Net{},
       ls::Seed{options.seed},
       support::strategy<support::Strategy>(options),
       ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = corpus.ignored()},
-      support::optimizer<support::unit_optimizer>(options, corpus.steps),
+      support::optimizer<support::unit_optimizer, support::unit_style>(options, corpus.steps),
       ls::Accuracy{.ignore_class = corpus.ignored()}};
   support::train_on_corpus(model, job, corpus);
 }

@@ -148,8 +148,8 @@ inline void add_text_options(CLI::App& app, Options& o) {
                "of --generate: the logits are divided by it; 0: always the likeliest token", true)
       ->default_str("1")
       ->needs(generate);
-  add_whole<std::size_t>(app, "--top-k", o.text.top_k,
-                         "of --generate: draw among this many likeliest tokens; default: all", 1)
+  add_whole<int>(app, "--top-k", o.text.top_k,
+                 "of --generate: draw among this many likeliest tokens; default: all", 1)
       ->needs(generate);
 }
 

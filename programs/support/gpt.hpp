@@ -29,7 +29,8 @@
 
 namespace support {
 
-// The options of the unit that includes this file; not inline, since each unit has different ones.
+// Those of the unit that includes this file. A program has several units, so nothing with linkage may depend on
+// them: what does is a template of them.
 constexpr const char* unit_options =
     "--size " LOCKSTEP_TEXT(LOCKSTEP_SIZE) " --context " LOCKSTEP_TEXT(LOCKSTEP_CONTEXT)  //
     " --style " LOCKSTEP_TEXT(LOCKSTEP_STYLE) " --optimizer " LOCKSTEP_TEXT(
@@ -45,27 +46,28 @@ constexpr int unit_context = LOCKSTEP_CONTEXT;
 constexpr Style unit_style = Style::LOCKSTEP_STYLE;
 constexpr Optimizer unit_optimizer = Optimizer::LOCKSTEP_OPTIMIZER;
 
-/// The text of a run, in windows of `window` tokens. A window shorter than the unit's context is padded, and
+/// The text of a run, in windows of `window` tokens. A window shorter than the context of the network is padded, and
 /// the labels of its padding are ignored; since attention is causal, the padding changes nothing else.
+template <int context>
 struct Corpus {
   static constexpr std::int32_t padding = -1;
 
   Text text;
-  int window = unit_context;
+  int window = context;
   std::uint64_t steps = 1;  ///< of the whole run
 
   std::optional<int> ignored() const {
-    return window < unit_context ? std::optional<int>(padding) : std::nullopt;
+    return window < context ? std::optional<int>(padding) : std::nullopt;
   }
   /// Examples among the tokens [begin, end).
   auto examples(std::size_t begin, std::size_t end) const {
-    const lockstep::Shape row = lockstep::shape(unit_context);
+    const lockstep::Shape row = lockstep::shape(context);
     return lockstep::generator<std::int32_t>(
         Text::windows(begin, end, window), row, row,
         [text = text, begin, size = static_cast<std::size_t>(window)](std::uint64_t number,
                                                                       auto& example) {
           const std::size_t first = begin + static_cast<std::size_t>(number) * size;
-          for (std::size_t i = 0; i < std::size_t{unit_context}; ++i) {
+          for (std::size_t i = 0; i < std::size_t{context}; ++i) {
             example.x[i] = i < size ? static_cast<float>(text[first + i]) : 0;
             example.y[i] = i < size ? static_cast<std::int32_t>(text[first + i + 1]) : padding;
           }
@@ -74,9 +76,10 @@ struct Corpus {
 };
 
 /// Reads --data, or generates a text. \throws lockstep::FileError, lockstep::Error
-inline Corpus read_corpus(const Options& o, int vocabulary) {
+template <int context>
+Corpus<context> read_corpus(const Options& o, int vocabulary) {
   if (o.text.generate > 0) encode(o.text.prompt, vocabulary);  // refused before training
-  Corpus corpus{o.data ? Text::read(*o.data, vocabulary) : Text::generated(o.seed)};
+  Corpus<context> corpus{o.data ? Text::read(*o.data, vocabulary) : Text::generated(o.seed)};
   if (o.text.context > 0) corpus.window = o.text.context;
   corpus.text.check_length(corpus.window, o.validate, o.data.value_or("the generated text"));
   const std::uint64_t all = Text::windows(0, corpus.text.split(), corpus.window),
@@ -87,7 +90,7 @@ inline Corpus read_corpus(const Options& o, int vocabulary) {
 }
 
 /// The optimizer, whose rate rises to that of the options in a tenth of the steps, and falls to a tenth of it.
-template <Optimizer kind>
+template <Optimizer kind, Style style>
 auto optimizer(const Options& o, std::uint64_t steps) {
   const std::uint64_t warm_up = std::min<std::uint64_t>(steps / 10, 2'000);
   const lockstep::CosineDecay rate{.initial_learning_rate = o.learning_rate / 10,
@@ -97,7 +100,7 @@ auto optimizer(const Options& o, std::uint64_t steps) {
                                    .warmup_steps = warm_up};
   const lockstep::UpdateOptions with{
       .global_clipnorm = 1,
-      .exclude_from_weight_decay = unit_style == Style::llama
+      .exclude_from_weight_decay = style == Style::llama
                                        ? lockstep::NameList{"scale"}
                                        : lockstep::NameList{"bias", "gamma", "beta"},
       .gradient_accumulation_steps = o.text.accumulate};
@@ -115,8 +118,8 @@ auto optimizer(const Options& o, std::uint64_t steps) {
 }
 
 /// Trains by the options, and then continues --prompt.
-template <class Model>
-void train_on_corpus(Model& model, Job& job, const Corpus& corpus) {
+template <class Model, int context>
+void train_on_corpus(Model& model, Job& job, const Corpus<context>& corpus) {
   const Options& o = job.options();
   job.describe(model);
   job.count_tokens(static_cast<std::size_t>(corpus.window));
@@ -132,7 +135,7 @@ void train_on_corpus(Model& model, Job& job, const Corpus& corpus) {
   } parts{corpus.examples(0, split), corpus.examples(split, text.size())};
   train_on_parts(model, job, parts, [](const auto&) {});
   if (o.text.generate > 0 && job.signal() == 0 && model.is_chief())
-    generate(lockstep::Predictor{model, predictor_options<typename Model::device>(o)}, job);
+    generate(lockstep::TextGenerator{model, generator_options<typename Model::device>(o)}, job);
 }
 
 }  // namespace support

@@ -51,7 +51,7 @@ struct TextOptions {
   std::size_t generate = 0;  ///< tokens after the prompt
   std::string prompt{};
   double temperature = 1;
-  std::size_t top_k = 0;        ///< 0: all
+  int top_k = 0;                ///< 0: all
   bool generates_only = false;  ///< from the weights of --init, without training
 };
 

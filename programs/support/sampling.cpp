@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <functional>
+#include <cstdint>
 #include <limits>
-#include <numeric>
 #include <optional>
 
 #include <lockstep/core/error.hpp>
@@ -17,16 +15,16 @@ namespace ls = lockstep;
 
 namespace {
 
-constexpr int bytes = 256;
+constexpr std::size_t bytes = 256;
 
-bool is_numbers(const std::string& prompt, int vocabulary) {
+bool is_numbers(const std::string& prompt, std::size_t vocabulary) {
   return vocabulary > bytes && !prompt.empty() &&
          prompt.find_first_not_of("0123456789 ") == std::string::npos;
 }
 
 }  // namespace
 
-std::vector<int> encode(const std::string& prompt, int vocabulary) {
+std::vector<int> encode(const std::string& prompt, std::size_t vocabulary) {
   std::vector<int> tokens;
   if (is_numbers(prompt, vocabulary)) {
     for (std::size_t begin = 0; begin < prompt.size();) {
@@ -34,7 +32,7 @@ std::vector<int> encode(const std::string& prompt, int vocabulary) {
       if (end > begin) {
         const std::string digits = prompt.substr(begin, end - begin);
         const auto token = ls::detail::whole_number<std::uint32_t>(digits);
-        if (!token || *token >= static_cast<std::uint32_t>(vocabulary))
+        if (!token || *token >= vocabulary)
           throw ls::UsageError("--prompt: token {} is not below {}, the size of the vocabulary",
                                digits, vocabulary);
         tokens.push_back(static_cast<int>(*token));
@@ -48,41 +46,22 @@ std::vector<int> encode(const std::string& prompt, int vocabulary) {
   return tokens;
 }
 
-std::string decode(std::span<const int> tokens, const std::string& prompt, int vocabulary) {
+std::string decode(std::span<const int> tokens, const std::string& prompt, std::size_t vocabulary) {
   if (is_numbers(prompt, vocabulary)) return fmt::format("{}", fmt::join(tokens, " "));
   std::string text;
   for (const int token : tokens)
-    if (token < bytes)
+    if (static_cast<std::size_t>(token) < bytes)
       text += static_cast<char>(token);
     else
       text += fmt::format("<{}>", token);
   return text;
 }
 
-int sample(std::span<const float> logits, double temperature, std::size_t top_k,
-           ls::Philox& random) {
-  const auto largest = std::max_element(logits.begin(), logits.end());
-  if (temperature == 0) return static_cast<int>(largest - logits.begin());
-  float least = -std::numeric_limits<float>::infinity();
-  if (top_k > 0 && top_k < logits.size()) {
-    std::vector<float> sorted(logits.begin(), logits.end());
-    const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(top_k - 1);
-    std::nth_element(sorted.begin(), last, sorted.end(), std::greater<>());
-    least = *last;
-  }
-  std::vector<double> weights;
-  for (const float logit : logits)
-    weights.push_back(
-        logit < least ? 0 : std::exp((static_cast<double>(logit) - *largest) / temperature));
-  double left = random.uniform() * std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::size_t token = 0, last = 0;
-  for (; token < weights.size(); ++token) {
-    if (weights[token] == 0) continue;
-    last = token;
-    left -= weights[token];
-    if (left < 0) break;
-  }
-  return static_cast<int>(last);  // the last possible one if rounding leaves something
+ls::SamplerOptions sampler_options(const Options& o) {
+  constexpr double most = std::numeric_limits<float>::max();
+  return {.temperature = static_cast<float>(std::min(o.text.temperature, most)),
+          .top_k = o.text.top_k,
+          .seed = o.seed};
 }
 
 }  // namespace support

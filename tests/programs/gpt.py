@@ -67,8 +67,23 @@ class Gpt(multi_worker.Case):
         known = {"the", "that", *(w + s for w in words["nouns"] + words["verbs"] for s in ("", "s"))}
         found = re.findall(r"\w+", drawn[0] + drawn[2])[:-1]
         self.assertGreater(sum(word in known for word in found), 0.8 * len(found), drawn)
+        for context in (64, 16, 1):  # the text goes on after its end
+            self.assertEqual(len(self.generated("--init", weights, "--context", context, "--prompt", "a" * 70)), 70 + 60 + 1)
+        self.assertEqual(len(self.generated("--init", weights, "--temperature", "1e300", "--top-k", 5)), 1 + 60 + 1)
         event = json.loads(contract.run("gpt", "--init", weights, "--generate", 5, "--progress", "json").stdout)
         self.assertEqual((event["event"], len(event["text"])), ("generated", 6))
+
+    def test_a_killed_run_is_resumed(self):
+        options = [*SMALL[4:-1], "--steps-per-epoch", 6, "--epochs", 30, "--progress", "json"]
+        whole, _ = self.report("gpt", *options)
+        options += ["--checkpoint", self.dir / "checkpoints", "--checkpoint-every", 5]
+        job = self.start(multi_worker.BIN / "gpt", *options)
+        self.await_text(job, '"step":13')
+        job.kill()
+        rest, _ = self.report("gpt", *options, "--resume")
+        self.assertGreaterEqual(rest["first_step"], 10)
+        self.assertEqual(rest["step_loss"], whole["step_loss"][rest["first_step"]:])
+        self.assertEqual(rest["weights_sha256"], whole["weights_sha256"])
 
     def test_tokens_of_a_file_are_those_of_a_text(self):
         text = bytes(range(32, 127)) * 9
