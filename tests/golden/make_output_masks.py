@@ -48,6 +48,45 @@ def crossentropy(**options):
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
 
 
+def joined():
+    """Joined in output_masks.cpp: masks of two inputs, and an output without a mask."""
+    inputs = [keras.Input([2], name="words"), keras.Input([3, 2], name="series")]
+    table = L.Embedding(7, 2, mask_zero=True)
+    e = table(inputs[0])
+    both = L.Concatenate(1)([L.Masking(0.5)(inputs[1]), e])
+    steps, half = L.Dense(2), L.Dense(2)
+    outputs = {"mean": L.GlobalAveragePooling1D()(both), "steps": steps(both), "half": half(L.Add()([e, e]))}
+    return keras.Model(inputs, outputs), table.weights + steps.weights + half.weights
+
+
+def record_heads(random):
+    net, variables = joined()
+    found = {}
+    for number, variable in enumerate(variables):
+        variable.assign(random.normal(size=variable.shape) / 2)
+        found[f"init/{number}"] = keras.ops.convert_to_numpy(variable)
+    net.compile(loss=dict.fromkeys(["mean", "steps", "half"], "mean_squared_error"), optimizer=keras.optimizers.SGD(0.5),
+                metrics={"steps": ["mean_absolute_error"]}, weighted_metrics={"half": ["mean_absolute_error"]})
+    for step, n in enumerate(BATCHES):
+        x = [words(random, n)[:, :2], series(random, n)[:, :3]]
+        x[0][0] = 0  # an example that one head leaves out
+        y = {"mean": random.normal(size=(n, 2)), "steps": random.normal(size=(n, 5, 2)), "half": random.normal(size=(n, 2, 2))}
+        w = {"mean": random.uniform(0.2, 2, n), "steps": random.uniform(0.2, 2, (n, 5)), "half": random.uniform(0.2, 2, (n, 2))}
+        for key, parts in {"x": x, "y": list(y.values()), "w": list(w.values())}.items():
+            found[f"{step}/{key}"] = np.concatenate([part.reshape(n, -1) for part in parts], 1)
+        net.reset_metrics()
+        for name, value in net.train_on_batch(x, y, w, return_dict=True).items():
+            found.setdefault(f"logs/{name}", []).append(value)
+        if step == 0:
+            first = x, y, w
+    net.reset_metrics()
+    for name, value in net.test_on_batch(*first, return_dict=True).items():
+        found[f"evaluate/{name}"] = [value]
+    for number, variable in enumerate(variables):
+        found[f"final/{number}"] = keras.ops.convert_to_numpy(variable)
+    return found
+
+
 CASES = {  # name: layers, loss, metrics, weighted metrics, inputs, has sample weights
     "words": (tagger, crossentropy, [accuracy], [], words, False),
     "weights": (tagger, crossentropy, [accuracy], [accuracy], words, True),
@@ -91,6 +130,8 @@ def main(folder):
     for number, (name, case) in enumerate(CASES.items()):
         for part, value in record(case, np.random.default_rng(330 + number)).items():
             tensors[f"{name}/{part}"] = np.ascontiguousarray(value, np.float64)
+    for part, value in record_heads(np.random.default_rng(340)).items():
+        tensors[f"heads/{part}"] = np.ascontiguousarray(value, np.float64)
     made = {"made_with": f"keras {keras.__version__}, torch {torch.__version__.split('+')[0]}, float64"}
     with open(os.path.join(folder, "output_masks.safetensors"), "wb") as file:
         file.write(save(tensors, {"case": json.dumps(made)}))

@@ -46,7 +46,8 @@ concept ScalesLoss = requires { requires D::loss_scaling.growth_steps > 0; };
 /// - `upload`, `download`: copies from and to the host; complete after `synchronize`. `copy`:
 ///   within the device.
 /// - `feed(slot, p, n)`: makes n host elements readable by the device until the next feed of the
-///   same slot, the position of a field in the batch; a device over host memory returns p itself.
+///   same slot, the position of a field in the batch, or one after them for what the host computes;
+///   a device over host memory returns p itself.
 /// - `add(y, x, n)`: y += x, for gradients of a value with two readers.
 /// - `scope()`: RAII object; while it lives, the calling thread computes with this context (thread
 ///   count, current GPU).

@@ -19,6 +19,7 @@
 #include "lockstep/data/operations/class_weights.hpp"
 #include "lockstep/training/checks/run_checks.hpp"
 #include "lockstep/training/step/any_replicas.hpp"
+#include "lockstep/training/step/output_masks.hpp"
 #include "lockstep/training/step/resident_rows.hpp"
 
 namespace lockstep::detail {
@@ -95,7 +96,8 @@ class DeviceBatches {
 
 /// This process' share of the batches of `data`, with sample weights if the data or `classes` have
 /// any. `what` begins the message for empty data: "fit: the training". Without `may_reside`, or if the
-/// loss is for several outputs, whose examples the host counts, they are in host memory. \throws UsageError if the data do not fit the model.
+/// host counts what the loss is a mean over, as for several outputs or masks, they are in host memory.
+/// \throws UsageError if the data do not fit the model.
 template <bool may_reside = true, class Replicas, class Data>
 auto batches_over(Replicas& replicas, const Data& data, const char* what,
                   const ClassWeights& classes = {}) {
@@ -105,6 +107,7 @@ auto batches_over(Replicas& replicas, const Data& data, const char* what,
     check_weighs<Network, typename Replicas::device, Loss>();
   check_data<Network, Loss>(data, what);
   if constexpr (may_reside && std::same_as<StepLoss<Loss>, Loss> &&
+                !OutputMasks<Network, typename Replicas::Layout>::exist &&
                 can_reside<typename Replicas::device, Data>)
     return DeviceBatches<Replicas, Data>(data, replicas, classes);
   else

@@ -274,6 +274,7 @@ class DeviceReplica {
   struct Scored {
     const T* y;                ///< (examples, output); null in blocks
     const LoadedBatch& batch;  ///< targets and sample weights
+    const LoadedBatch& given;  ///< the same batch as it was loaded
     const StepContext& step;   ///< of forward
     T* gradient;               ///< of the loss with respect to y; null if not needed
     double scale;              ///< of that gradient: loss scale / ReplicaStep::examples
@@ -344,8 +345,8 @@ class DeviceReplica {
                                const ReplicaContext<D>& replica) {
     return {batch.slice, false, seed, 0, replica.group};
   }
-  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, const StepContext& context,
-                   T* gradient, double examples, Score score);
+  void score_slice(std::size_t i, const T* y, const LoadedBatch& batch, const LoadedBatch& given,
+                   const StepContext& context, T* gradient, double examples, Score score);
   void add_penalties();
   /// Calls `wait`. If it throws, a pending transfer failed and the contents of sums_ are undefined,
   /// so the next step clears the buffer.
@@ -480,7 +481,8 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   step_ = s.step;
   trains_ = true;
   if constexpr (requires { policy_.begin_step(s.step); }) policy_.begin_step(s.step + 1);
-  const LoadedBatch first = on_device(s.slice(0), replica);  // the copy may have to wait
+  LoadedBatch given = s.slice(0);
+  const LoadedBatch first = on_device(given, replica);  // the copy may have to wait
   if constexpr (makes_rounds<U>) {
     const bool begins = round_.number != s.round;
     policy_.begin_local_step(begins, first.slice.count);
@@ -499,7 +501,8 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
   typename State::Rollback rollback(state_, engine_.state());
   Slice last{};
   for (std::size_t i = 0; i < slices_; ++i) {
-    const LoadedBatch batch = i == 0 ? first : on_device(s.slice(i), replica);
+    if (i > 0) given = s.slice(i);
+    const LoadedBatch batch = i == 0 ? first : on_device(given, replica);
     StepContext context{batch.slice, true, s.seed, s.step, replica.group};
     context.table_rows = s.table_rows;
     if (is_idle(context.count)) {
@@ -512,7 +515,7 @@ void DeviceReplica<D, U>::train(const ReplicaStep<D>& s, Score score, UpdateRef<
     engine_.prepare(context.count);
     const T* const x = input_of(batch);
     const T* const y = engine_.forward(x, context);
-    score_slice(i, y, batch, context, engine_.output_gradient(), s.examples, score);
+    score_slice(i, y, batch, given, context, engine_.output_gradient(), s.examples, score);
     s.note(Phase::backward);
     engine_.backward(
         x, context,
@@ -600,10 +603,10 @@ void DeviceReplica<D, U>::evaluate(const ReplicaStep<D>& s, Score score) {
   clear_sums(s.requests);
   add_penalties();
   for (std::size_t i = 0; i < slices_; ++i) {
-    const LoadedBatch batch = on_device(s.slice(i), s.replica);
+    const LoadedBatch given = s.slice(i), batch = on_device(given, s.replica);
     if (is_idle(batch.slice.count)) continue;
     const StepContext context = inference(batch, s.seed, s.replica);
-    score_slice(i, infer(batch, context), batch, context, nullptr, s.examples, score);
+    score_slice(i, infer(batch, context), batch, given, context, nullptr, s.examples, score);
   }
   exchange_sums(s.replica, {});
   begin_work(*context_, {});
@@ -769,10 +772,10 @@ auto DeviceReplica<D, U>::infer(const LoadedBatch& batch, const StepContext& con
 
 template <class D, class U>
 void DeviceReplica<D, U>::score_slice(std::size_t i, const T* y, const LoadedBatch& batch,
-                                      const StepContext& context, T* gradient, double examples,
-                                      Score score) {
+                                      const LoadedBatch& given, const StepContext& context,
+                                      T* gradient, double examples, Score score) {
   begin(WorkPass::loss, "loss");
-  score({y, batch, context, gradient, examples > 0 ? loss_scale_.value() / examples : 0,
+  score({y, batch, given, context, gradient, examples > 0 ? loss_scale_.value() / examples : 0,
          sums_.data() + (first_slice_ + i) * plan_->sums});
 }
 

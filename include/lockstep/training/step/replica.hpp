@@ -188,13 +188,14 @@ class Replica : public DeviceReplica<D, U> {
     const std::vector<T> state = this->copy_of(this->engine_.state());
     const Borrowed weights(this->engine_, engine);
     engine.state().upload(state.data());
-    batch = this->on_device(batch, replica);
+    const LoadedBatch given = batch;
+    batch = this->on_device(given, replica);
     engine.prepare(context.count);
     const T* const x = this->input_of(batch);
     const T* const y = engine.forward(x, context);
     const double scale = this->loss_scale_.value();
     score(engine,
-          {y, batch, context, engine.output_gradient(), examples > 0 ? scale / examples : 0,
+          {y, batch, given, context, engine.output_gradient(), examples > 0 ? scale / examples : 0,
            input_sums_.data()},
           loss, metrics);
     engine.backward(x, context, [](const Bucket&) {});
@@ -242,6 +243,11 @@ class Replica : public DeviceReplica<D, U> {
   }
   using Layout = BatchLayout<Net, L>;
   using Masks = OutputMasks<Net, Layout>;
+  static_assert(
+      !Masks::exist ||
+          Weighs<std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>, D>,
+      "lockstep::Model: the output has a mask of padded steps, but the kernel of the loss does not "
+      "read weights; multiply by io.weight in the kernel and declare 'weighs' there");
   /// Whether the output is computed in blocks; the loss and the metrics then read single rows.
   static constexpr bool in_blocks = Net::graph.ends_in_blocks();
   static constexpr Shape score_shape =
@@ -362,12 +368,15 @@ class Replica : public DeviceReplica<D, U> {
         s.y,     s.gradient,         s.batch.template rows<Target>(Layout::target), weight, weight,
         nullptr, s.batch.slice.count};
     if constexpr (Masks::exist) {
-      Masks::write(s.batch, weight, masked_);
-      all.masked = all.mask = masked_.data();
-      if (weight != nullptr && ((reads_output_mask<Ms> && !is_weighted_metric<Ms>) || ...)) {
-        Masks::template write<T>(s.batch, nullptr, mask_);
-        all.mask = mask_.data();
-      }
+      const int slot = static_cast<int>(Layout::fields.size());  // after the batch's fields
+      const auto feed = [&](int number, const T* its, std::vector<T>& host) {
+        Masks::write(s.given, its, host);
+        return this->context_->feed(slot + number, host.data(),
+                                    s.given.slice.count * Layout::weight_shape.size());
+      };
+      all.masked = all.mask = feed(0, s.given.template rows<T>(Layout::weight), masked_);
+      if (weight != nullptr && ((reads_output_mask<Ms> && !is_weighted_metric<Ms>) || ...))
+        all.mask = feed(1, nullptr, mask_);
     }
     if constexpr (in_blocks) {
       constexpr std::size_t rows = Net::output_shape.size() / score_shape.size(),
@@ -442,8 +451,8 @@ class Replica : public DeviceReplica<D, U> {
   const LayerSettings* settings_ = nullptr;      // null: the defaults
   std::unique_ptr<PlanEngine<D>> input_engine_;  // made by the first input_gradient_to
   Buffer<Context, double> input_sums_;
-  std::vector<T> masked_,
-      mask_;  // the weights of a slice with the mask of the output, and that mask
+  std::vector<T> masked_;  // the weights of a slice with the mask of the output
+  std::vector<T> mask_;    // that mask
 };
 
 }  // namespace lockstep::detail

@@ -19,6 +19,8 @@ using Double = ls::Reference<double>;
 
 struct Tagger : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
                                ls::LSTM<4, ls::return_sequences>, ls::Dense<3>> {};
+struct Blocks : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                               ls::LSTM<4, ls::return_sequences>, ls::InBlocks<ls::Dense<3>, 4>> {};
 struct Series : ls::Sequential<ls::Input<5, 2>, ls::Masking<0.5>, ls::GRU<3, ls::return_sequences>,
                                ls::Dense<2>> {};
 struct Unmasked : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>, ls::Conv1D<4, 1>,
@@ -50,10 +52,10 @@ void meets_keras(const std::string& name, const Strategy& strategy, const Loss& 
   const auto run = [&](int step, const auto& pass) {
     const std::string prefix = name + "/" + std::to_string(step);
     const auto y = file.values(prefix + "/y");
-    const bool is_weighted = name == "weights" || name == "series";
+    const bool is_weighted = name != "words" && name != "ignored";
     const auto w = is_weighted ? file.values(prefix + "/w") : std::vector<double>();
-    using Target =
-        std::conditional_t<std::is_same_v<typename Loss::target_type, float>, double, std::int32_t>;
+    using Target = std::conditional_t<std::is_same_v<Loss, ls::SparseCategoricalCrossentropy>,
+                                      std::int32_t, double>;
     return pass(file.values(prefix + "/x"), std::vector<Target>(y.begin(), y.end()), w);
   };
   const auto meets = [&](const ls::Logs& logs, const std::string& recorded, std::size_t i) {
@@ -85,6 +87,17 @@ void meets_keras(const Strategy& strategy) {
                       ls::Weighted<ls::Accuracy>{});
   meets_keras<Tagger>("ignored", strategy,
                       ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 2});
+  meets_keras<Blocks>("words", strategy, crossentropy, ls::Accuracy{});
+  meets_keras<Blocks>("weights", strategy, crossentropy, ls::Accuracy{},
+                      ls::Weighted<ls::Accuracy>{});
+  meets_keras<Blocks>("ignored", strategy,
+                      ls::SparseCategoricalCrossentropy{.from_logits = true, .ignore_class = 2});
+  using Head = ls::MeanSquaredError;
+  meets_keras<Joined>(
+      "heads", strategy,
+      ls::Losses{ls::Head<"half", Head>{}, ls::Head<"mean", Head>{}, ls::Head<"steps", Head>{}},
+      ls::On<"steps", ls::MeanOf<ls::MeanAbsoluteError>>{},
+      ls::On<"half", ls::Weighted<ls::MeanOf<ls::MeanAbsoluteError>>>{});
   meets_keras<Series>("series", strategy, ls::MeanSquaredError{},
                       ls::MeanOf<ls::MeanAbsoluteError>{}, ls::RootMeanSquaredError{});
 }
@@ -101,6 +114,19 @@ TEST_CASE("loss and metrics leave out the padded steps of the output's mask, as 
 TEST_CASE("the loss is the mean over the unpadded steps of the whole job, however it is divided") {
   meets_keras(ls::OneDevice<Double>{.virtual_shards = 4});
   meets_keras(ls::Mirrored<Double>{.replicas = 2});
+}
+
+TEST_CASE("without an unpadded step loss and gradients are 0") {
+  const auto of_padding = [](auto net) {
+    ls::Model model{net, ls::OneDevice<Double>{}, crossentropy, sgd, ls::Accuracy{}};
+    const auto g =
+        model.gradients_of(model.batch(std::vector<double>(10), std::vector<std::int32_t>(10)));
+    CHECK(g.logs()["loss"] == 0);
+    CHECK(g.logs()["accuracy"] == 0);
+    CHECK(g.norm() == 0);
+  };
+  of_padding(Tagger{});
+  of_padding(Blocks{});
 }
 
 TEST_CASE("only outputs with a mask read one") {

@@ -2,6 +2,8 @@
 #include "lockstep/devices/cuda/ops/recurrent/mask.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <vector>
 
 #include "lockstep/lockstep.hpp"
 #include "unit/devices/cuda/compare.hpp"
@@ -22,6 +24,37 @@ struct Reviews
 struct Signals : ls::Sequential<ls::Input<5, 3>, ls::Masking<-1>,
                                 ls::GRU<4, ls::return_sequences, ls::reset_after(false)>,
                                 ls::SimpleRNN<3>, ls::Dense<1>> {};
+
+/// Its output has a mask.
+struct Tags : ls::Sequential<ls::Input<5>, ls::Embedding<7, 3, ls::mask_zero>,
+                             ls::LSTM<4, ls::return_sequences>, ls::Dense<3>> {};
+
+/// Logs and weights after three epochs on data that may reside on the device.
+template <class D>
+std::vector<double> tagged() {
+  using T = typename D::real;
+  ls::Model model{Tags{},
+                  ls::Seed{3},
+                  ls::OneDevice<D>{},
+                  ls::SparseCategoricalCrossentropy{.from_logits = true},
+                  ls::SGD{.learning_rate = 0.25},
+                  ls::Accuracy{}};
+  const std::vector<T> x{1, 2, 0, 0, 0, 3, 4, 5, 6, 0, 1, 0, 0, 0, 0};
+  const std::vector<std::int32_t> y{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2};
+  const auto data = ls::tensors(x, ls::shape(5), y, ls::shape(5)) | ls::batch(2);
+  const auto history = model.fit(data, {.epochs = 3, .progress = ls::ProgressStyle::none});
+  std::vector<double> all(history["loss"].begin(), history["loss"].end());
+  const auto add = [&](const auto& values) { all.insert(all.end(), values.begin(), values.end()); };
+  add(history["accuracy"]);
+  for (const auto& p : model.parameters()) add(model.weights(p.name));
+  all.push_back(model.evaluate(data)["loss"]);
+  // With sample weights, which the accuracy does not read.
+  const std::vector<T> w{1, 2, 3, 1, 1, 0.5, 1, 2, 1, 1, 3, 1, 1, 1, 1};
+  const ls::Logs logs = model.train_on_batch(ls::global_batch, x, y, w);
+  add(std::vector{logs["loss"], logs["accuracy"]});
+  add(model.input_gradients(model.batch(x, y, w)));
+  return all;
+}
 
 /// The weights after three steps, and the predictions.
 template <class D, class Net, class T = typename D::real>
@@ -76,6 +109,11 @@ TEST_CASE("masks on a GPU agree with the reference") {
 TEST_CASE("padded sentences train on a GPU as on the reference") {
   masks::trains_as_reference(masks::Reviews{},
                              {1, 8, 3, 0, 0, 0, 2, 4, 0, 5, 7, 0, 6, 6, 1, 2, 3, 8}, ls::shape(6));
+}
+TEST_CASE("a loss on a GPU leaves out the padded steps of the output's mask") {
+  testing::TestGpu gpu;
+  const auto expected = masks::tagged<ls::Reference<double>>();
+  CHECK(testing::relative_error(masks::tagged<ls::Cuda>(), expected) < 1e-5);
 }
 TEST_CASE("masked signals train on a GPU as on the reference") {
   ls::Philox g(8);
