@@ -90,6 +90,23 @@ inline std::vector<double> coarse_values(lockstep::Philox& g, std::size_t n) {
   return values;
 }
 
+using Operands = std::vector<double>;
+inline double product_of_others(const Operands& x, std::size_t but) {
+  double product = 1;
+  for (std::size_t j = 0; j < x.size(); ++j) product *= j == but ? 1 : x[j];
+  return product;
+}
+inline double product_of_all(const Operands& x) { return product_of_others(x, x.size()); }
+inline double largest(const Operands& x) { return *std::max_element(x.begin(), x.end()); }
+inline double smallest(const Operands& x) { return *std::min_element(x.begin(), x.end()); }
+// The first of equal ones.
+inline double is_largest(const Operands& x, std::size_t k) {
+  return std::max_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1 : 0;
+}
+inline double is_smallest(const Operands& x, std::size_t k) {
+  return std::min_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1 : 0;
+}
+
 /// Merges of 2 to 20 operands against plain loops in double, values and all gradients.
 template <class D>
 void merges_many(const D& device, double allowed) {
@@ -111,11 +128,6 @@ void merges_many(const D& device, double allowed) {
     for (std::size_t k = 0; k < n; ++k) CHECK(relative_error(gradients[k], dx[k]) <= allowed);
   };
   const auto sum = [](const auto& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
-  const auto product_but = [](const auto& x, std::size_t but) {
-    double product = 1;
-    for (std::size_t j = 0; j < x.size(); ++j) product *= j == but ? 1 : x[j];
-    return product;
-  };
   for (const int n : {2, 3, between(g, 4, 12), between(g, 13, 20)}) {
     const lockstep::Shape in = lockstep::shape(between(g, 1, 9), between(g, 1, 40));
     const int further = n - 1;
@@ -123,22 +135,48 @@ void merges_many(const D& device, double allowed) {
     check(
         lockstep::AverageOp{in, further}, [&](const auto& x) { return sum(x) / n; },
         [&](const auto&, std::size_t) { return 1.0 / n; });
-    check(
-        lockstep::MultiplyOp{in, further}, [&](const auto& x) { return product_but(x, x.size()); },
-        product_but);
-    // The first of equal ones.
-    check(
-        lockstep::MaximumOp{in, further},
-        [](const auto& x) { return *std::max_element(x.begin(), x.end()); },
-        [](const auto& x, std::size_t k) {
-          return std::max_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1.0 : 0.0;
-        });
-    check(
-        lockstep::MinimumOp{in, further},
-        [](const auto& x) { return *std::min_element(x.begin(), x.end()); },
-        [](const auto& x, std::size_t k) {
-          return std::min_element(x.begin(), x.end()) - x.begin() == std::ptrdiff_t(k) ? 1.0 : 0.0;
-        });
+    check(lockstep::MultiplyOp{in, further}, product_of_all, product_of_others);
+    check(lockstep::MaximumOp{in, further}, largest, is_largest);
+    check(lockstep::MinimumOp{in, further}, smallest, is_smallest);
+  }
+}
+
+/// Merges of 2 to 15 operands with masks against plain loops in double over the operands that are not
+/// padded.
+template <class D>
+void merges_with_masks(const D& device, double allowed) {
+  lockstep::Philox g(36);
+  const auto check = [&]<class M>(M merge, const auto& value, const auto& gradient) {
+    const lockstep::MaskedMergeOp<M> op{merge};
+    const std::size_t count = 3, n = op.values(), size = count * merge.in.size();
+    OperandValues<double> x(n), dx(n, std::vector<double>(size));
+    for (auto& values : x) values = coarse_values(g, size);
+    for (std::size_t k = 0; k < n; ++k) {
+      auto& mask = x.emplace_back(size / op.width());
+      for (std::size_t s = 0; s < mask.size(); ++s) mask[s] = s == 1 ? 0 : between(g, 0, 1);
+    }
+    const std::vector<double> dy = coarse_values(g, size);
+    std::vector<double> y(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      std::vector<double> at;
+      for (std::size_t k = 0; k < n; ++k)
+        if (x[n + k][i / op.width()] == 1) at.push_back(x[k][i]);
+      y[i] = !at.empty() ? value(at) : M::keeps_padded ? x[0][i] : 0;
+      if (at.empty() && M::keeps_padded) dx[0][i] = dy[i];
+      for (std::size_t k = 0, j = 0; k < n; ++k)
+        if (x[n + k][i / op.width()] == 1) dx[k][i] = dy[i] * gradient(at, j++);
+    }
+    const auto [found, gradients] = run_merge(device, op, count, x, dy);
+    INFO(n << " operands");
+    CHECK(relative_error(found, y) <= allowed);
+    for (std::size_t k = 0; k < n; ++k) CHECK(relative_error(gradients[k], dx[k]) <= allowed);
+  };
+  for (const int n : {2, 3, between(g, 4, 12), between(g, 13, 15)}) {
+    const lockstep::Shape in = lockstep::shape(between(g, 1, 9), between(g, 1, 40));
+    const int further = n - 1;
+    check(lockstep::MultiplyOp{in, further}, product_of_all, product_of_others);
+    check(lockstep::MaximumOp{in, further}, largest, is_largest);
+    check(lockstep::MinimumOp{in, further}, smallest, is_smallest);
   }
 }
 

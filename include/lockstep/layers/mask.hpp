@@ -6,6 +6,8 @@
 ///   Dropout, Dense, ...            pass on the mask of their input: PassesMask
 ///   GlobalAveragePooling1D         has the mask as a second operand: ReadsMask
 ///   LSTM, MultiHeadAttention, ...  have the masks of all operands after them: ReadsMasks
+///   Multiply, Maximum, Minimum     have one mask for each operand, if one of them has a mask:
+///                                  ReadsEachMask
 /// \endcode
 /// Any other layer drops the mask. Invariant: a model without a layer that makes a mask has no
 /// nodes, kernels and memory for masks.
@@ -73,6 +75,9 @@ concept ReadsMask = requires {
 template <class L>
 concept ReadsMasks =
     requires(decltype(L::op(Shape{})) op) { op.read_masks(std::size_t{}, std::size_t{}); };
+/// A layer of several operands whose op has another form with a mask of each operand after them.
+template <class L>
+concept ReadsEachMask = requires { L::masked(L::op(Shape{}, Shape{})); };
 /// A layer whose output has the mask of its input.
 template <class L>
 concept PassesMask = requires { requires L::supports_masking; };

@@ -198,6 +198,8 @@ struct NodeCount {
       for (std::size_t i = 0; i < sizeof...(more) && masks > 0; ++i) add_mask(2);
     if constexpr (JoinsSteps<L>)  // that of another value without a mask, and theirs
       for (int i = 0; i < 2 && masks > 0; ++i) add_mask(1);
+    if constexpr (ReadsEachMask<L>)  // of each operand, which may have none
+      for (std::size_t i = 0; i < 1 + sizeof...(more) && masks > 0; ++i, ++operands) add_mask(1);
     const auto any = [](auto) { return shape(1, 1, 1); };
     if constexpr (requires { L::parameters(any(v), any(more)...); })
       parameters += static_cast<int>(L::parameters(any(v), any(more)...).size());
@@ -356,7 +358,7 @@ struct Graph {
       op.read_masks(is_computed(of_first) ? operands_before : 0,
                     is_computed(of_others) ? operands_before + (differ ? 1 : 0) : 0);
     }
-    Node& n = push(op, {v, more...}, L::name, next_ordinal(L::name));
+    Node& n = push_layer<L>(op, v, more...);
     if constexpr (Masks > 0 && ReadsMasks<L>) {
       if (is_computed(of_first)) operand[operands++] = of_first;
       if (is_computed(of_others) && of_others != of_first) operand[operands++] = of_others;
@@ -547,20 +549,37 @@ struct Graph {
     repeats = call;
     return n.out;
   }
+  /// The node of a layer's op, or of its form with a mask of each operand if one of them has one.
+  template <class L, class TheOp, class... More>
+  constexpr Node& push_layer(const TheOp& op, ValueId v, More... more) {
+    if constexpr (Masks > 0 && ReadsEachMask<L>) {
+      if (is_computed(mask_of[v]) || (is_computed(mask_of[more]) || ...)) {
+        const std::array masks{mask_or_ones(v), mask_or_ones(more)...};
+        return std::apply(
+            [&](auto... m) -> Node& {
+              return push(L::masked(op), {v, more..., m...}, L::name, next_ordinal(L::name));
+            },
+            masks);
+      }
+    }
+    return push(op, {v, more...}, L::name, next_ordinal(L::name));
+  }
+  /// The mask of a value; all steps of one without a mask count.
+  constexpr ValueId mask_or_ones(ValueId v) {
+    constexpr float no_value = std::numeric_limits<float>::max();
+    return is_computed(mask_of[v]) ? mask_of[v] : add_mask(MaskOp{value[v], no_value}, {v});
+  }
   template <class L, class... More>
   constexpr ValueId merged_mask(ValueId v, More... more) {
     if constexpr (JoinsSteps<L>)
       if (L::joins_steps(value[v])) return joined_mask(v, more...);
     return either_mask(mask_of[v], mask_of[more]...);
   }
-  /// The masks of values one after the other; all steps of a value without one count.
+  /// The masks of values one after the other.
   template <class... More>
   constexpr ValueId joined_mask(ValueId v, More... more) {
     if (!is_computed(mask_of[v]) && !(is_computed(mask_of[more]) || ...)) return ValueId::batch;
-    constexpr float no_value = std::numeric_limits<float>::max();
-    std::array<ValueId, sizeof...(more) + 1> all{v, more...};
-    for (ValueId& m : all)
-      m = is_computed(mask_of[m]) ? mask_of[m] : add_mask(MaskOp{value[m], no_value}, {m});
+    const std::array all{mask_or_ones(v), mask_or_ones(more)...};
     return std::apply(
         [&](auto... m) { return add_mask(merging::Concatenate<1>::op(value[m]...), {m...}); }, all);
   }

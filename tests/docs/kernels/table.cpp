@@ -27,9 +27,9 @@
 #define LOCKSTEP_PASSES(how, D, ...) __VA_ARGS__,
 #define LOCKSTEP_UPDATE(how, D, ...) __VA_ARGS__,
 namespace lockstep {
-using LayerOps =
-    List<LOCKSTEP_LAYER_KERNELS(, ) DotProductAttentionOp, TiedDenseOp, LSTMOp<>, GRUOp<>,
-         SimpleRNNOp<>, MaskOp, MaskingOp, MaskedAverageOp, TimeDistributedOp<DenseOp>, void>;
+using LayerOps = List<LOCKSTEP_LAYER_KERNELS(, ) DotProductAttentionOp, TiedDenseOp, LSTMOp<>,
+                      GRUOp<>, SimpleRNNOp<>, MaskOp, MaskingOp, MaskedAverageOp,
+                      MaskedMergeOp<MultiplyOp>, TimeDistributedOp<DenseOp>, void>;
 using OptimizerOps = List<LOCKSTEP_OPTIMIZER_KERNELS(, ) LOCKSTEP_HOST_OPTIMIZER_KERNELS(, ) void>;
 }  // namespace lockstep
 

@@ -1,12 +1,14 @@
 /// \file
-/// Ops that merge any number of values of equal shapes, element by element. Invariant: such an op
-/// defines its scalar functions, so host devices need no separate kernel for it.
+/// Ops that merge any number of values of equal shapes, element by element, and their forms for values
+/// with masks. Invariant: such an op defines its scalar functions, so host devices need no separate
+/// kernel for it.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 
 #include "lockstep/concepts/layer.hpp"
+#include "lockstep/layers/mask.hpp"
 
 namespace lockstep {
 
@@ -37,6 +39,39 @@ concept Merge = Op<O> && requires(const O& op, double v, double (*x)(std::size_t
   { op.dx(v, x, std::size_t{0}) } -> std::same_as<double>;
 };
 
+/// A merge that leaves out an operand at its padded steps. At a step that is padding in all operands y
+/// is x[0] if it `keeps_padded`, otherwise 0.
+template <class O>
+concept LeavesOutPadded = Merge<O> && requires {
+  { O::keeps_padded } -> std::convertible_to<bool>;
+};
+
+/// The merge of the operands in whose masks the step is 1, in this order. The operands are those of M
+/// and then the mask of each of them.
+template <LeavesOutPadded M>
+struct MaskedMergeOp {
+  M merge;
+  constexpr Shape out() const { return merge.in; }
+  /// Values that are merged.
+  constexpr std::size_t values() const { return merge.operands(); }
+  /// Elements of a step.
+  constexpr std::size_t width() const {
+    return merge.in.size() / static_cast<std::size_t>(merge.in[0]);
+  }
+  /// The merge of `count` values, at least one.
+  constexpr M of(std::size_t count) const {
+    M some = merge;
+    some.further = static_cast<int>(count) - 1;
+    return some;
+  }
+  constexpr bool has_gradient(std::size_t operand) const { return operand < values(); }
+  bool operator==(const MaskedMergeOp&) const = default;
+};
+template <LeavesOutPadded M>
+struct detail::MaskedForm<M> {
+  using type = List<MaskedMergeOp<M>>;
+};
+
 namespace detail {
 /// dx of an op whose fold keeps one of its two arguments, by `keeps_first`: dy for the operand that is
 /// kept in the end, 0 for the others.
@@ -63,6 +98,12 @@ struct MergeRule {
   }
   static constexpr TheOp op(Shape first, Shape, std::same_as<Shape> auto... more) {
     return {first, static_cast<int>(sizeof...(more)) + 1};
+  }
+  /// The form for operands with masks.
+  static constexpr auto masked(const TheOp& op)
+    requires LeavesOutPadded<TheOp>
+  {
+    return MaskedMergeOp<TheOp>{op};
   }
 };
 

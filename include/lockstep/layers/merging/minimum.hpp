@@ -14,6 +14,7 @@ namespace lockstep {
 struct MinimumOp {
   static constexpr std::string_view members = "in ?.further";
   static constexpr bool reads_inputs = true;
+  static constexpr bool keeps_padded = true;
   Shape in;
   int further = 1;  // operands after the first
   constexpr Shape out() const { return in; }
@@ -41,7 +42,8 @@ struct MinimumOp {
 
 /// Keras' Minimum as a rule that merges two branches or more. Input equal shapes, output the same
 /// shape. Of equal values the gradient goes to the first branch, as in TensorFlow; JAX and PyTorch
-/// divide it.
+/// divide it. A branch with a mask is left out at its padded steps; y is the first one where all are
+/// padded.
 /// \code
 ///   Parallel<ls::Minimum, A, B>
 /// \endcode

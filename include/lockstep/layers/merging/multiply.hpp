@@ -13,6 +13,7 @@ namespace lockstep {
 struct MultiplyOp {
   static constexpr std::string_view members = "in ?.further";
   static constexpr bool reads_inputs = true;
+  static constexpr bool keeps_padded = false;
   Shape in;
   int further = 1;  // operands after the first
   constexpr Shape out() const { return in; }
@@ -35,7 +36,7 @@ struct MultiplyOp {
 };
 
 /// Keras' Multiply as a rule that merges two branches or more. Input equal shapes, output the same
-/// shape.
+/// shape. A branch with a mask is left out at its padded steps; y is 0 where all are padded.
 /// \code
 ///   // a gate: x sigmoid(x W + b)
 ///   Parallel<ls::Multiply, ls::Identity, ls::Dense<64, ls::sigmoid>>

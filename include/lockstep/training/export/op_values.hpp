@@ -34,7 +34,7 @@ template <class T, std::size_t>
 using AnyMemberOf = AnyMember<T>;
 
 /// Limit of each_member, which has one branch per number of members.
-inline constexpr std::size_t most_members = 10;
+inline constexpr std::size_t most_members = 12;
 
 /// Whether T can be initialized from sizeof...(I) values.
 template <class T, std::size_t... I>
@@ -74,8 +74,8 @@ constexpr bool has_further_member(std::index_sequence<I...>) {
   return requires { T{AnyMemberOf<T, I>{}..., {}}; };
 }
 
-/// Whether each_member can visit T: an aggregate without bases and C arrays, with one to ten
-/// members.
+/// Whether each_member can visit T: an aggregate without bases and C arrays, with one to
+/// `most_members` members.
 template <class T>
 constexpr bool is_plain() {
   if constexpr (!std::is_aggregate_v<T> || std::is_array_v<T>)
@@ -120,9 +120,15 @@ void each_member(const T& value, F&& f) {
   } else if constexpr (n == 9) {
     const auto& [a, b, c, d, e, g, h, i, j] = value;
     all(a, b, c, d, e, g, h, i, j);
-  } else {
+  } else if constexpr (n == 10) {
     const auto& [a, b, c, d, e, g, h, i, j, k] = value;
     all(a, b, c, d, e, g, h, i, j, k);
+  } else if constexpr (n == 11) {
+    const auto& [a, b, c, d, e, g, h, i, j, k, l] = value;
+    all(a, b, c, d, e, g, h, i, j, k, l);
+  } else {
+    const auto& [a, b, c, d, e, g, h, i, j, k, l, m] = value;
+    all(a, b, c, d, e, g, h, i, j, k, l, m);
   }
 }
 
@@ -187,6 +193,9 @@ OpValue op_value(const V& value) {
     }
     return result;
   } else {
+    static_assert(
+        !requires { V::members; },
+        "lockstep: an op with names of members has a member that each_member cannot visit");
     return {};
   }
 }

@@ -69,6 +69,8 @@ static_assert(!ls::detail::is_plain<WithBase>());
 static_assert(!ls::detail::is_plain<Closed>());
 static_assert(ls::detail::is_plain<CropOp>() && ls::detail::is_plain<ls::Conv2DOp>());
 static_assert(ls::detail::member_count<ls::Conv2DOp>() == 8);
+static_assert(ls::detail::member_count<ls::detail::RecurrentLayer>() == 12);
+static_assert(ls::detail::is_plain<ls::detail::RecurrentLayer>());
 
 const ls::SparseCategoricalCrossentropy loss{.from_logits = true};
 

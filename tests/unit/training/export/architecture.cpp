@@ -157,6 +157,11 @@ TEST_CASE("layers over steps have one number per option") {
   CHECK(value<Numbers>(only<Steps<ls::Cropping1D<0, 3>>>(), "cropping") == Numbers{0, 3});
   CHECK(value<Numbers>(only<Steps<ls::UpSampling1D<3>>>(), "size") == Numbers{3});
   CHECK(names(only<Steps<ls::Permute<2, 1>>>()) == std::vector<std::string>{"dims"});
+  const auto lstm = only<Steps<ls::LSTM<6, ls::go_backwards>>>();
+  CHECK(value<std::int64_t>(lstm, "units") == 6);
+  CHECK(value<bool>(lstm, "go_backwards"));
+  CHECK(lstm.option("results") == nullptr);
+  CHECK(value<std::int64_t>(only<Steps<ls::GRU<5>>>(), "units") == 5);
 }
 
 TEST_CASE("an architecture has custom layers, whose options without names are numbered") {
