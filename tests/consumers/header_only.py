@@ -20,7 +20,7 @@ CORE = ("-lfmt", "-lcrypto", "-lz", "-lpthread")
 CPU = ("-ldnnl", "-l:libgomp.so.1", *CORE)
 CLUSTER = ("-lssl", *CPU)
 STEPS = ("--epochs", "1", "--steps-per-epoch", "2", "--progress", "none", "--report", "report.json")
-QUICKSTART_MEGABYTES = 670
+QUICKSTART_MEGABYTES = 710
 HIDDEN = ("-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 
 

@@ -153,14 +153,15 @@ const ls::AdamW adam{.learning_rate = 1e-3};
 
 TEST_CASE("a GPT whose slots are divided survives six kills with the bits of one process") {
   check_kills<Small>(one_thread, adam,
-                     {.kills = 6, .each = 4, .epochs = 3, .pause = 4ms, .verify_every = 1}, 1, 60s);
+                     {.kills = 6, .each = 4, .epochs = 3, .pause = 50ms, .verify_every = 1}, 1,
+                     60s);
 }
 
 TEST_CASE("shares of whole matrices survive four kills with the bits of one process") {
   // The table of the tokens is divided, so that a worker has parts in several places.
   const ls::Muon muon{.learning_rate = 1e-3, .with = {.use_ema = true}};
   check_kills<Matrices>(ls::Reference<float>{}, muon,
-                        {.kills = 4, .each = 6, .epochs = 3, .pause = 4ms, .verify_every = 1}, 1,
+                        {.kills = 4, .each = 6, .epochs = 3, .pause = 50ms, .verify_every = 1}, 1,
                         60s);
 }
 

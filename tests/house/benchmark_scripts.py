@@ -22,7 +22,7 @@ import compile_cost  # noqa: E402
 import gpu  # noqa: E402
 import gpu_record  # noqa: E402
 import layers  # noqa: E402
-import resnet  # noqa: E402
+import side_by_side  # noqa: E402
 import tables  # noqa: E402
 import unit_cost  # noqa: E402
 
@@ -89,11 +89,12 @@ runs = [{"program": name, "threads": 1, "round": number,
          "step_ms": {"median": ms * (1 + number), "min": ms}, "resident_bytes": size, **more}
         for number in range(3) for name, ms, size, more in (
             ("ours", 100, 500e6, {}), ("pytorch", 140, 1000e6, {"imported_bytes": 400e6}))]
-ours, theirs = resnet.table(types.SimpleNamespace(threads=[1], only=["ours", "pytorch"]), runs)
+ours, theirs = side_by_side.table(types.SimpleNamespace(threads=[1], only=["ours", "pytorch"]), runs,
+                                  {"ours": ["pytorch"]})
 check("a step compared with PyTorch's", ours["median_ms"] == 200 and near(ours["speed"], 1.4))
 check("memory compared with PyTorch's", near(ours["resident"], 0.5) and near(ours["added"], 500 / 600))
 check("what PyTorch adds", near(theirs["added_mb"], 600) and "speed" not in theirs)
-output = list(resnet.lines([ours, theirs]))
+output = list(side_by_side.lines([ours, theirs], speed=1.5, resident=0.6, added=0.75))
 check("verdicts on speed and memory",
       [line.split(": ", 1)[1] for line in output if line.startswith("ours")] == [
           "1.40, at least 1.5: MISSED.", "0.50, at most 0.6: met.", "0.83, at most 0.75: MISSED."])

@@ -136,7 +136,7 @@ def test_catch2(folder):
 def test_sources():
     """The programs of the smoke phase have its cases: a program holds the cases of one folder."""
     unit = pathlib.Path(__file__).resolve().parents[1] / "unit/devices/cuda"
-    texts = "".join(file.read_text("utf-8") for of in (unit, unit / "ops") for file in of.glob("*.cpp"))
+    texts = "".join(file.read_text("utf-8") for of in (unit, unit / "ops", unit / "ops/convolution") for file in of.glob("*.cpp"))
     texts = re.sub(r'"\s*"', "", texts)
     for name in SMOKE:
         check(f"no source has the smoke case '{name}'", f'TEST_CASE("{name}"' in re.sub(r"TEST_CASE\(\s+", "TEST_CASE(", texts))
@@ -148,7 +148,8 @@ def pack(folder, smoke, probe="echo '{\"gpu\": \"one\", \"figures\": []}' > \"$3
         script(folder / name, (TOOLS / name).read_text("utf-8"))
     of_ops = {name: body for name, body in smoke.items() if name != SMOKE[0]}
     program(folder / "bin/unit_devices_cuda", {name: body for name, body in smoke.items() if name not in of_ops} | {"one more": "pass"})
-    program(folder / "bin/unit_devices_cuda_ops", of_ops)
+    program(folder / "bin/unit_devices_cuda_ops", {name: body for name, body in of_ops.items() if name != SMOKE[2]})
+    program(folder / "bin/unit_devices_cuda_ops_convolution", {name: body for name, body in of_ops.items() if name == SMOKE[2]})
     program(folder / "bin/golden_cuda_none", {"of golden data": "assert os.environ['LOCKSTEP_GOLDEN_DIR'].endswith('golden')"})
     program(folder / "bin/distributed_cuda", {"of a job": "pass"})
     script(folder / "bin/gpu_probe", f"#!/bin/sh\n{probe}\n")

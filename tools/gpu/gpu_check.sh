@@ -102,12 +102,12 @@ phase_a() {
   versions
   for name in "${smoke[@]}"; do only+=(--only "$name"); done
   log "three smoke cases"
-  cases --kind smoke --seconds 120 "${only[@]}" "$bin"/unit_devices_cuda{,_ops}
+  cases --kind smoke --seconds 120 "${only[@]}" "$bin"/unit_devices_cuda{,_ops,_ops_convolution}
   code=$?
   if ((code)); then
     failed=1
     log "again, with LOCKSTEP_CUDA_CHECK=1: errors name the kernel"
-    LOCKSTEP_CUDA_CHECK=1 cases --kind smoke --seconds 60 "${only[@]}" "$bin"/unit_devices_cuda{,_ops}
+    LOCKSTEP_CUDA_CHECK=1 cases --kind smoke --seconds 60 "${only[@]}" "$bin"/unit_devices_cuda{,_ops,_ops_convolution}
   fi
   if ((code == 3)); then
     step stop "all smoke cases failed for the same reason: the probe and the other cases were skipped" 10 true
