@@ -243,6 +243,9 @@ class Replica : public DeviceReplica<D, U> {
   }
   using Layout = BatchLayout<Net, L>;
   using Masks = OutputMasks<Net, Layout>;
+  static_assert(Masks::are_of_inputs(),
+                "lockstep::Masking: the loss reads the mask of the output, so Masking must read an "
+                "input of the network; move it before all other layers");
   static_assert(
       !Masks::exist ||
           Weighs<std::remove_cvref_t<decltype(std::declval<const L&>().op(Net::output_shape))>, D>,
