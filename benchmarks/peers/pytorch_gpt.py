@@ -9,7 +9,6 @@ tokens taken from an array and the loss as a number on the host.
 import argparse
 import json
 import platform
-import resource
 import sys
 import time
 
@@ -73,13 +72,8 @@ class Gpt(nn.Module):
         return self.norm(self.blocks(x)) @ self.words.weight.T
 
 
-def resident_bytes():
-    """Peak resident size of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def main():
-    imported = resident_bytes()
+    imported = support.resident_bytes()
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(1)
@@ -105,7 +99,7 @@ def main():
                    ("-bfloat16" if options.bfloat16 else ""),
         "parameters": sum(p.numel() for p in model.parameters()),
         "step_ms": support.summary(milliseconds[options.steps // 2 :]),
-        "resident_bytes": resident_bytes(),
+        "resident_bytes": support.resident_bytes(),
         "imported_bytes": imported,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
     }

@@ -9,7 +9,6 @@ batch's images taken from bytes and standardized, the loss and the accuracy as n
 import argparse
 import json
 import platform
-import resource
 import sys
 import time
 
@@ -37,13 +36,8 @@ except ImportError as error:
     sys.exit(f"pytorch_resnet: {error}; install the peers with benchmarks/peers/setup.sh")
 
 
-def resident_bytes():
-    """Peak resident size of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def main():
-    imported = resident_bytes()
+    imported = support.resident_bytes()
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(1)
@@ -69,7 +63,7 @@ def main():
     result = {
         "program": "pytorch-bfloat16" if options.bfloat16 else "pytorch",
         "step_ms": support.summary(milliseconds[options.steps // 2 :]),
-        "resident_bytes": resident_bytes(),
+        "resident_bytes": support.resident_bytes(),
         "imported_bytes": imported,
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
     }

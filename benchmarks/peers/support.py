@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import socket
 import statistics
 import subprocess
@@ -119,6 +120,11 @@ def images_and_labels(numpy):
     images = generator.integers(0, 256, (EXAMPLES, 28, 28), dtype=numpy.uint8)
     labels = generator.integers(0, 10, EXAMPLES, dtype=numpy.int64)
     return images, labels
+
+
+def resident_bytes():
+    """Peak resident size of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Chunks:

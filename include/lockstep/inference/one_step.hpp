@@ -49,6 +49,16 @@ struct OneStep;
 template <class O>
 concept HasOneStep = requires { sizeof(OneStep<O>); };
 
+/// Base of those of ops whose step differs in `in` alone.
+template <class O>
+struct OneStepOfInput {
+  using type = O;
+  static constexpr O of(O op) {
+    op.in = one_step_of(op.in);
+    return op;
+  }
+};
+
 /// A custom op that states its form for one step: `MyOp one_step() const`.
 template <class O>
 concept StatesOneStep = requires(const O& op) { op.one_step(); };
@@ -73,13 +83,8 @@ concept ElementWise = Pointwise<O> || Pairwise<O> || Merge<O>;
 template <class O>
   requires((ElementWise<O> || acts_on_last_axis<O>) && !StatesOneStep<O> &&
            requires(O op) { op.in = Shape{}; })
-struct OneStep<O> {
-  using type = O;
+struct OneStep<O> : OneStepOfInput<O> {
   static constexpr bool fits(const O& op) { return op.in.rank > (ElementWise<O> ? 0 : 1); }
-  static constexpr O of(O op) {
-    op.in = one_step_of(op.in);
-    return op;
-  }
 };
 template <class O>
   requires is_any_of<O, DenseOp, TiedDenseOp>
@@ -92,31 +97,16 @@ struct OneStep<O> {
   }
 };
 template <>
-struct OneStep<ConcatenateOp> {
-  using type = ConcatenateOp;
+struct OneStep<ConcatenateOp> : OneStepOfInput<ConcatenateOp> {
   static constexpr bool fits(const ConcatenateOp& op) { return op.place() > 0; }
-  static constexpr ConcatenateOp of(ConcatenateOp op) {
-    op.in = one_step_of(op.in);
-    return op;
-  }
 };
 template <class O>
-struct OneStep<TimeDistributedOp<O>> {
-  using type = TimeDistributedOp<O>;
-  static constexpr bool fits(const type&) { return true; }
-  static constexpr type of(type op) {
-    op.in = one_step_of(op.in);
-    return op;
-  }
+struct OneStep<TimeDistributedOp<O>> : OneStepOfInput<TimeDistributedOp<O>> {
+  static constexpr bool fits(const TimeDistributedOp<O>&) { return true; }
 };
 template <>
-struct OneStep<EmbeddingOp> {
-  using type = EmbeddingOp;
+struct OneStep<EmbeddingOp> : OneStepOfInput<EmbeddingOp> {
   static constexpr bool fits(const EmbeddingOp& op) { return !op.reads_row(); }
-  static constexpr EmbeddingOp of(EmbeddingOp op) {
-    op.in = one_step_of(op.in);
-    return op;
-  }
 };
 template <>
 struct OneStep<PositionEmbeddingOp> {
